@@ -3,18 +3,39 @@
  * Shared primitives. Every kernel file starts by including this one, so each compiles alone; the library embeds
  * both and compiles prelude + common.cl + <op>.cl.
  *
- * Element types: a tensor X of type T_X (a macro: f32 f16 bf16 e4m3 e5m2 ue8m0 i32) is declared IN(X) or OUT(X),
- * read by LD(T_X, ptr, i) and written by ST(T_X, ptr, i, value), always as float, rounding half to even.
- * LDV/STV move VN consecutive elements (VN 2, 4, 8, 16) as floatVN; no alignment needed.
+ * Element types: a tensor X of type T_X (a macro: f32 f16 bf16 e4m3 e5m2 ue8m0 i32) is declared IN(T_X, x) or
+ * OUT(T_X, x), and read and written as float, rounding half to even, NaN kept:
+ *
+ *   LD(T, p, i)      ST(T, p, i, v)     element i
+ *   LDV(T, N, p)     STV(T, N, p, v)    N elements from p as floatN, any address. N: 2 4 8 16
+ *   LDA(T, N, p)     STA(T, N, p, v)    the same where p stands a multiple of N elements from a row's start: one wide
+ *                                       access if VEC says that rows are aligned for it, else LDV and STV
+ *
+ * f32, f16 and bf16 load and store, i32 loads as int; fp8.cl adds the stores of e4m3, e5m2 and ue8m0. `half` is touched
+ * by vload_half and vstore_half only, so no device needs cl_khr_fp16.
  */
 #ifndef WD_COMMON
 #define WD_COMMON
 
 #ifndef WD_CPU
-#define WD_CPU 0
+#define WD_CPU 0 /* the device is a CPU */
 #endif
 #ifndef WD_SM
-#define WD_SM 0
+#define WD_SM 0 /* NVIDIA compute capability x 10 where inline PTX works, else 0 */
+#endif
+#ifndef WD_SIMD
+#define WD_SIMD 1 /* items that run in lock-step; on a CPU floats in a vector register */
+#endif
+#ifndef VEC
+#define VEC 1 /* every row of a vector tensor starts at a multiple of VEC elements */
+#endif
+
+/* Before a kernel that is launched with groups of exactly n items. CPUs are not told: PoCL 3.1 fails an assertion where
+ * a kernel of a required size runs while its binary is fetched, and gains nothing from knowing. */
+#if WD_CPU
+#define GROUP_SIZE(n)
+#else
+#define GROUP_SIZE(n) __attribute__((reqd_work_group_size(n, 1, 1)))
 #endif
 
 #define CAT_(a, b) a##b
@@ -24,7 +45,7 @@
 
 #define ELEM(T) CAT(elem_, T)
 typedef float elem_f32;
-typedef half elem_f16; /* a storage type: only vload_half and vstore_half touch it, so no cl_khr_fp16 is needed */
+typedef half elem_f16;
 typedef ushort elem_bf16;
 typedef uchar elem_e4m3;
 typedef uchar elem_e5m2;
@@ -38,5 +59,172 @@ typedef int elem_i32;
 #define ROW1(name, i) (name + name##_at.x + (ulong)(i)*name##_at.y)
 #define ROW2(name, i, j) (ROW1(name, i) + (ulong)(j)*name##_at.z)
 #define ROW3(name, i, j, k) (ROW2(name, i, j) + (ulong)(k)*name##_at.w)
+
+#define LD(T, p, i) CAT(ld_, T)((p) + (i))
+#define ST(T, p, i, v) CAT(st_, T)((p) + (i), v)
+#define LDV(T, N, p) CAT(CAT(ldv, N), CAT(_, T))(p)
+#define STV(T, N, p, v) CAT(CAT(stv, N), CAT(_, T))(p, v)
+#define LDA(T, N, p) CAT(CAT(CAT(ld, ALIGNED(N)), N), CAT(_, T))(p)
+#define STA(T, N, p, v) CAT(CAT(CAT(st, ALIGNED(N)), N), CAT(_, T))(p, v)
+
+/* ---- bfloat16: bf16_to_f32, f32_to_bf16, and their vector forms bf16_to_f32_4 and so on ---- */
+
+#define BF16_CONVERSIONS(N, _N)                                                                                        \
+    static inline float##N bf16_to_f32##_N(ushort##N h) { return as_float##N(convert_uint##N(h) << 16); }              \
+    static inline ushort##N f32_to_bf16##_N(float##N x)                                                                \
+    {                                                                                                                  \
+        const uint##N bits = as_uint##N(x);                                                                            \
+        const uint##N rounded = bits + 0x7fffu + ((bits >> 16) & 1u);                                                  \
+        return convert_ushort##N(select(rounded, bits | 0x400000u, isnan(x)) >> 16);                                   \
+    }
+
+BF16_CONVERSIONS(, )
+BF16_CONVERSIONS(2, _2)
+BF16_CONVERSIONS(4, _4)
+BF16_CONVERSIONS(8, _8)
+BF16_CONVERSIONS(16, _16)
+
+/* ---- One element ---- */
+
+static inline float ld_f32(__global const float *p) { return *p; }
+static inline float ld_f16(__global const half *p) { return vload_half(0, p); }
+static inline float ld_bf16(__global const ushort *p) { return bf16_to_f32(*p); }
+static inline int ld_i32(__global const int *p) { return *p; }
+
+static inline void st_f32(__global float *p, float v) { *p = v; }
+static inline void st_f16(__global half *p, float v) { vstore_half_rte(v, 0, p); }
+static inline void st_bf16(__global ushort *p, float v) { *p = f32_to_bf16(v); }
+
+/* ---- N elements at any address ---- */
+
+/* Compilers for CPUs make N accesses of vloadN and vstoreN on small elements, but one of a packed struct. */
+#if WD_CPU
+#define PACKED(TYPE)                                                                                                   \
+    typedef struct __attribute__((packed)) {                                                                           \
+        TYPE v;                                                                                                        \
+    } packed_##TYPE;
+#define VLOAD(TYPE, N, p) (((__global const packed_##TYPE##N *)(p))->v)
+#define VSTORE(TYPE, N, p, x) (((__global packed_##TYPE##N *)(p))->v = (x))
+#else
+#define PACKED(TYPE)
+#define VLOAD(TYPE, N, p) vload##N(0, p)
+#define VSTORE(TYPE, N, p, x) vstore##N(x, 0, p)
+#endif
+
+#define VECTOR_ACCESS(N)                                                                                               \
+    PACKED(float##N)                                                                                                   \
+    PACKED(int##N)                                                                                                     \
+    PACKED(ushort##N)                                                                                                  \
+    static inline float##N ldv##N##_f32(__global const float *p) { return VLOAD(float, N, p); }                        \
+    static inline float##N ldv##N##_f16(__global const half *p)                                                        \
+    {                                                                                                                  \
+        const ushort##N h = VLOAD(ushort, N, (__global const ushort *)p);                                              \
+        return vload_half##N(0, (__private const half *)&h);                                                           \
+    }                                                                                                                  \
+    static inline float##N ldv##N##_bf16(__global const ushort *p) { return bf16_to_f32_##N(VLOAD(ushort, N, p)); }    \
+    static inline int##N ldv##N##_i32(__global const int *p) { return VLOAD(int, N, p); }                              \
+    static inline void stv##N##_f32(__global float *p, float##N v) { VSTORE(float, N, p, v); }                         \
+    static inline void stv##N##_f16(__global half *p, float##N v)                                                      \
+    {                                                                                                                  \
+        ushort##N h;                                                                                                   \
+        vstore_half##N##_rte(v, 0, (__private half *)&h);                                                              \
+        VSTORE(ushort, N, (__global ushort *)p, h);                                                                    \
+    }                                                                                                                  \
+    static inline void stv##N##_bf16(__global ushort *p, float##N v) { VSTORE(ushort, N, p, f32_to_bf16_##N(v)); }
+
+VECTOR_ACCESS(2)
+VECTOR_ACCESS(4)
+VECTOR_ACCESS(8)
+VECTOR_ACCESS(16)
+
+/* ---- N elements at an aligned address ---- */
+
+/* Some GPU compilers split vloadN, and wide accesses of small elements too; an access of 32-bit words through their own
+ * pointer is one instruction everywhere. WORDS: what N 2-byte elements fill. CPUs gain nothing, and the address of a
+ * host buffer need not be aligned at all. */
+#define VECTOR_ALIGNED(N, WORDS)                                                                                       \
+    static inline float##N lda##N##_f32(__global const float *p) { return *(__global const float##N *)p; }             \
+    static inline float##N lda##N##_f16(__global const half *p)                                                        \
+    {                                                                                                                  \
+        const WORDS w = *(__global const WORDS *)p;                                                                    \
+        return vload_half##N(0, (__private const half *)&w);                                                           \
+    }                                                                                                                  \
+    static inline float##N lda##N##_bf16(__global const ushort *p)                                                     \
+    {                                                                                                                  \
+        return bf16_to_f32_##N(as_ushort##N(*(__global const WORDS *)p));                                              \
+    }                                                                                                                  \
+    static inline int##N lda##N##_i32(__global const int *p) { return *(__global const int##N *)p; }                   \
+    static inline void sta##N##_f32(__global float *p, float##N v) { *(__global float##N *)p = v; }                    \
+    static inline void sta##N##_f16(__global half *p, float##N v)                                                      \
+    {                                                                                                                  \
+        WORDS w;                                                                                                       \
+        vstore_half##N##_rte(v, 0, (__private half *)&w);                                                              \
+        *(__global WORDS *)p = w;                                                                                      \
+    }                                                                                                                  \
+    static inline void sta##N##_bf16(__global ushort *p, float##N v)                                                   \
+    {                                                                                                                  \
+        *(__global WORDS *)p = as_##WORDS(f32_to_bf16_##N(v));                                                         \
+    }
+
+/* Which family LDA and STA mean for N: `a` or `v`. */
+#define ALIGNED(N) CAT(ALIGNED_, N)
+#if VEC >= 2 && !WD_CPU
+VECTOR_ALIGNED(2, uint)
+#define ALIGNED_2 a
+#else
+#define ALIGNED_2 v
+#endif
+#if VEC >= 4 && !WD_CPU
+VECTOR_ALIGNED(4, uint2)
+#define ALIGNED_4 a
+#else
+#define ALIGNED_4 v
+#endif
+#if VEC >= 8 && !WD_CPU
+VECTOR_ALIGNED(8, uint4)
+#define ALIGNED_8 a
+#else
+#define ALIGNED_8 v
+#endif
+#if VEC >= 16 && !WD_CPU
+VECTOR_ALIGNED(16, uint8)
+#define ALIGNED_16 a
+#else
+#define ALIGNED_16 v
+#endif
+
+/* ---- Functions ---- */
+
+/* a / b, by the short division where both fit it: GPUs have no 64-bit one. */
+static inline ulong divide(ulong a, ulong b) { return (a | b) >> 32 ? a / b : (uint)a / (uint)b; }
+
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+static inline float silu(float x) { return x / (1.0f + exp(-x)); }
+/* As PyTorch's: linear past 20, where log1p(exp(x)) is x in f32. NaN stays. */
+static inline float softplus(float x) { return x > 20.0f ? x : log1p(exp(x)); }
+
+/* ---- Packed sequences: sequence i is the tokens from cu[i] to cu[i + 1] ---- */
+
+/* Begin and end of sequence i, forced into 0..tokens whatever stands in `cu`. */
+static inline ulong2 seq_bounds(__global const int *cu, ulong i, ulong tokens)
+{
+    const long begin = clamp((long)cu[i], 0L, (long)tokens);
+    const long end = clamp((long)cu[i + 1], begin, (long)tokens);
+    return (ulong2)((ulong)begin, (ulong)end);
+}
+
+/* Which of `count` >= 1 sequences holds token t: the last i with cu[i] <= t, or 0. */
+static inline ulong seq_of(__global const int *cu, ulong count, ulong t)
+{
+    ulong lo = 0, hi = count;
+    while (hi - lo > 1) {
+        const ulong mid = lo + (hi - lo) / 2;
+        if ((long)cu[mid] <= (long)t)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
 
 #endif

@@ -24,6 +24,7 @@ struct wd_caps {
     bool fp16;          /* cl_khr_fp16 */
     bool subgroups;     /* cl_khr_subgroups or cl_intel_subgroups */
     bool int64_atomics;
+    bool compiles_late; /* the driver finishes compiling at a kernel's first launch, for its group size */
     char build_options[128]; /* what every program on this device is built with */
 };
 

@@ -135,8 +135,11 @@ struct wd_variant {
     /** Do these numbers fit device and problem? NULL: always. The group size is checked against caps anyway. */
     bool (*valid)(const struct wd_caps *caps, const struct wd_problem *p, const int *param);
     void (*grid)(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g);
-    /** Instead of a kernel: a composition of other operations' calls. NULL for kernels. */
+    /** Instead of a kernel: a composition of other operations' calls (chain.h). `launch` NULL: only prepare them,
+     *  where the tensors' cl_mem may be NULL too. NULL for kernels. */
     wd_status (*chain)(struct wd_context *ctx, const struct wd_problem *p, const wd_launch *launch);
+    /** Scratch bytes; NULL: none. */
+    size_t (*workspace)(const struct wd_problem *p);
 };
 
 /* ---- Operations ---- */
@@ -161,8 +164,8 @@ struct wd_op {
     wd_status (*check)(struct wd_problem *p);
     /** Multiply-adds count two. */
     double (*flops)(const struct wd_problem *p);
-    /** Scratch bytes; NULL: none. */
-    size_t (*workspace)(const struct wd_problem *p);
+    /** Which tuning class the size falls in; NULL: by bytes, a class for each power of four. */
+    unsigned (*size_class)(const struct wd_problem *p);
     /** The operation in double: t[i] is tensor i, packed in its shape, as values (NULL: absent); writes outputs. */
     void (*reference)(const struct wd_problem *p, double *const *t);
 };
@@ -172,6 +175,7 @@ extern const struct wd_op wd_op_fp8_quant, wd_op_causal_conv1d, wd_op_causal_con
     wd_op_chunk_fwd_h, wd_op_chunk_fwd_o, wd_op_gdn_prepare, wd_op_gdn_forward, wd_op_gdn_decode;
 
 /* op.c */
+const char *wd_dtype_name(wd_dtype dtype); /* "bf16" */
 extern const struct wd_op *const wd_ops[]; /* all, NULL-terminated, in order of id */
 const struct wd_op *wd_op_by_id(wd_op_id id);
 const struct wd_op *wd_op_by_name(const char *name);
@@ -180,6 +184,10 @@ const struct wd_op *wd_op_by_name(const char *name);
  *  be. */
 wd_status wd_op_check(const struct wd_op *op, const void *args, bool launching, struct wd_problem *p);
 
+/** The way back: the args struct of a checked problem, with its tensors' types and no buffers. `args` has room for
+ *  p->op->args_size bytes. */
+void wd_op_args(const struct wd_problem *p, void *args);
+
 /** Elements of tensor i; its shape's extents in ext[] (rank returned). */
 size_t wd_tensor_extents(const struct wd_problem *p, size_t i, size_t ext[WD_MAX_RANK]);
 size_t wd_tensor_elements(const struct wd_problem *p, size_t i);
@@ -187,7 +195,11 @@ size_t wd_tensor_elements(const struct wd_problem *p, size_t i);
 /** Bytes that must move: every present tensor once (twice for in-out). */
 double wd_op_bytes(const struct wd_problem *p);
 
-/** The public functions' common body: check, choose, compile, enqueue. */
+/** The rules of packed sequences that every operation shares, for wd_op.check: N > 0 needs B = 1 and cu_seqlens,
+ *  cu_seqlens needs N, and a host copy must rise from 0 to `total`. `cu` is the tensor's index. */
+wd_status wd_check_packed(const struct wd_problem *p, size_t cu, size_t N, size_t B, size_t total);
+
+/** The public functions' common body: check, choose, compile, enqueue (launch.c). */
 wd_status wd_op_call(struct wd_context *ctx, const struct wd_op *op, const void *args, const wd_launch *launch);
 
 #endif

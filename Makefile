@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+# WarpDrive: library, tool and tests. `make help` lists the targets.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+DEVICE  ?=
+SANITIZE ?=
+
+version = $(shell sed -n 's/^\#define WD_VERSION_$(1) \([0-9]*\)/\1/p' include/warpdrive.h)
+MAJOR   := $(call version,MAJOR)
+VERSION := $(MAJOR).$(call version,MINOR).$(call version,PATCH)
+
+WARN     = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+CFLAGS  ?= -O2 -g
+CXXFLAGS ?= -O2 -g
+CPPFLAGS_ALL = -Iinclude -Isrc -D_POSIX_C_SOURCE=200809L $(CPPFLAGS)
+CFLAGS_ALL = -std=c11 -fPIC -fvisibility=hidden -pthread $(WARN) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
+LDFLAGS_ALL = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+LIBS     = -lOpenCL -lm
+
+Q = $(if $(V),,@)
+say = $(if $(V),,@printf '  %-4s %s\n' '$(1)' '$(2)')
+
+lib_src   := $(wildcard src/*.c)
+lib_obj   := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/embedded.o
+embedded  := $(sort $(wildcard cl/*.cl)) cl/defaults.tune
+tool_src  := $(filter-out tools/embed.c tools/example_%.c tools/baseline_%.c,$(wildcard tools/*.c))
+tool_obj  := $(tool_src:%.c=$(BUILD)/%.o)
+test_src  := $(filter-out tests/test_fake.c,$(wildcard tests/test_*.c))
+test_bin  := $(test_src:%.c=$(BUILD)/%)
+examples  := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/example_*.c)) \
+             $(patsubst tools/%.cpp,$(BUILD)/tools/%,$(wildcard tools/example_*.cpp))
+
+static_lib := $(BUILD)/libwarpdrive.a
+shared_lib := $(BUILD)/libwarpdrive.so.$(VERSION)
+tool       := $(BUILD)/warpdrive
+
+PATTERN ?=
+
+.PHONY: all lib examples run test tests deps bench-cpu install uninstall format clean help
+.DEFAULT_GOAL := all
+
+## all: library, tool and examples
+all: lib $(tool) examples
+
+## lib: the static and the shared library
+lib: $(static_lib) $(shared_lib)
+
+## examples: the programs that users copy from
+examples: $(examples)
+
+## run: install what is missing, build, run every operation on the best device (or DEVICE=name), check, print a table
+run: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(tool) demo $(if $(DEVICE),--device '$(DEVICE)')
+
+## test: install what is missing, build and run all tests
+test: deps
+	$(Q)$(MAKE) --no-print-directory all tests
+	$(Q)tests/run.sh $(BUILD)
+
+## tests: build the tests without running them
+tests: $(test_bin) $(BUILD)/tests/test_fake $(BUILD)/tests/npycmp
+
+## deps: install OpenCL loader, headers, PoCL and cmocka where they are missing (Debian, Ubuntu)
+deps:
+	$(Q)tools/install-deps.sh
+
+$(BUILD)/%.o: %.c Makefile
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/%.o: CPPFLAGS_ALL += -Itools -DTEST_DATA='"$(CURDIR)/tests/data"' -DTEST_TOOL='"$(abspath $(tool))"'
+
+$(BUILD)/tools/embed: tools/embed.c Makefile
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS_ALL) -std=c11 $(WARN) -O1 -o $@ $<
+
+$(BUILD)/embedded.c: $(BUILD)/tools/embed $(embedded)
+	$(call say,GEN,$@)
+	$(Q)$< $@ $(embedded)
+
+$(BUILD)/embedded.o: $(BUILD)/embedded.c
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -c -o $@ $<
+
+$(static_lib): $(lib_obj)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(shared_lib): $(lib_obj) src/warpdrive.map
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libwarpdrive.so.$(MAJOR) -Wl,--version-script=src/warpdrive.map \
+	    -Wl,--no-undefined -o $@ $(lib_obj) $(LIBS)
+	$(Q)ln -sf $(@F) $(BUILD)/libwarpdrive.so.$(MAJOR) && ln -sf $(@F) $(BUILD)/libwarpdrive.so
+
+$(tool): $(tool_obj) $(static_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tools/npy.o $(static_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS)
+
+# The fake driver takes libOpenCL's place.
+$(BUILD)/tests/test_fake: $(BUILD)/tests/test_fake.o $(BUILD)/tests/fake_cl.o $(static_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka -lm
+
+$(BUILD)/tests/npycmp: $(BUILD)/tests/npycmp.o $(BUILD)/tools/npy.o $(static_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+
+# Examples see the public header only.
+$(BUILD)/tools/example_%: tools/example_%.c $(static_lib) Makefile
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -Iinclude -std=c11 $(WARN) $(CFLAGS) -o $@ $< $(static_lib) $(LDFLAGS_ALL) $(LIBS)
+
+$(BUILD)/tools/example_%: tools/example_%.cpp $(static_lib) Makefile
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -Iinclude -std=c++17 $(WARN) $(CXXFLAGS) -o $@ $< $(static_lib) $(LDFLAGS_ALL) $(LIBS)
+
+## bench-cpu: every operation against plain C with OpenMP and OpenBLAS, in one run
+bench-cpu: deps
+	$(Q)tools/install-deps.sh libopenblas-pthread-dev
+	$(Q)$(MAKE) --no-print-directory $(BUILD)/bench_cpu
+	$(Q)POCL_AFFINITY=1 OMP_PROC_BIND=true $(BUILD)/bench_cpu $(PATTERN)
+
+$(BUILD)/bench_cpu: $(wildcard tools/baseline/*.[ch]) $(static_lib)
+	$(call say,CC,tools/baseline)
+	$(Q)$(CC) $(CPPFLAGS_ALL) -std=c11 $(WARN) -O3 -march=native -fopenmp -o $@ $(filter %.c,$^) $(static_lib) \
+	    -lopenblas $(LIBS) -pthread
+
+## install: header, libraries, pkg-config file and tool into DESTDIR and PREFIX
+install: all
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
+	install -m 644 include/warpdrive.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(static_lib) $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(shared_lib) $(DESTDIR)$(PREFIX)/lib/
+	ln -sf libwarpdrive.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libwarpdrive.so.$(MAJOR)
+	ln -sf libwarpdrive.so.$(MAJOR) $(DESTDIR)$(PREFIX)/lib/libwarpdrive.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' src/warpdrive.pc.in \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/warpdrive.pc
+	install -m 755 $(tool) $(DESTDIR)$(PREFIX)/bin/
+
+## uninstall: remove what install put there
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/include/warpdrive.h $(DESTDIR)$(PREFIX)/lib/libwarpdrive.* \
+	    $(DESTDIR)$(PREFIX)/lib/pkgconfig/warpdrive.pc $(DESTDIR)$(PREFIX)/bin/warpdrive
+
+## format: lay out all C by .clang-format
+format:
+	clang-format -i include/*.h src/*.[ch] tools/*.[ch] tests/*.[ch]
+
+## clean: remove everything built
+clean:
+	rm -rf $(BUILD)
+
+## help: this list
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+-include $(lib_obj:.o=.d) $(tool_obj:.o=.d) $(test_bin:=.d) $(BUILD)/tests/fake_cl.d

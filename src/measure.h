@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time. One protocol for bench and tuner: warm up, empty the caches by a write of 256 MiB before each run, median
+ * over rounds. On a GPU a round is (N x (flush + work) - N x flush) / N, so launch gaps hide alike; on a CPU, where a
+ * flush takes longer than most work and varies more, each run is timed by itself from enqueue to completion.
+ */
+#ifndef WD_MEASURE_H
+#define WD_MEASURE_H
+
+#include "launch.h"
+
+/* The tools for timing on one queue. Not for several threads at once. */
+struct wd_meter {
+    struct wd_context *ctx;
+    cl_command_queue queue; /* in order */
+    cl_mem scratch;
+    size_t scratch_bytes;
+    struct wd_kernel *fill, *copy, *fma;
+};
+
+/** Allocates the scratch buffer (less than 256 MiB on small devices) and compiles what empties the caches. */
+wd_status wd_meter_init(struct wd_meter *meter, struct wd_context *ctx, cl_command_queue queue);
+void wd_meter_fini(struct wd_meter *meter);
+
+struct wd_timing {
+    double median_ns, min_ns, max_ns;
+    unsigned rounds;
+};
+
+/** What is timed: enqueues its work on the queue without waiting. */
+typedef wd_status (*wd_work_fn)(void *user);
+
+/** Times `work`. Rounds until about budget_ns are spent, at least 3 and at most 25. Where stop_ns is not 0, gives up
+ *  after the first round that is slower than that (one round is then all there is). */
+wd_status wd_meter_time(struct wd_meter *meter, wd_work_fn work, void *user, double budget_ns, double stop_ns,
+                        struct wd_timing *out);
+
+/** One round without a warm-up: for comparisons that take turns. */
+wd_status wd_meter_round(struct wd_meter *meter, wd_work_fn work, void *user, double *ns);
+
+/** Enqueues the write that empties the caches. */
+wd_status wd_meter_flush(struct wd_meter *meter);
+
+/** The device's own rates by the same protocol: bytes read plus written, and f32 operations (a multiply-add is two),
+ *  a second. */
+wd_status wd_meter_rates(struct wd_meter *meter, double *bytes_per_s, double *flops_per_s);
+
+/** Host time, monotonic. */
+uint64_t wd_now_ns(void);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* gdn_decode: one token (or a few) per sequence against a state, in place. */
+#include "dims.h"
+#include "op_gdn_gates.h"
+#include "reference.h"
+#include "status.h"
+
+#include <math.h>
+
+typedef wd_gdn_decode_args args;
+
+static const struct wd_dim_desc dims[] = {
+    [DEC_B] = WD_GDN_DIM(args, B, WD_DIM_ARG),         [DEC_T] = WD_GDN_DIM(args, T, WD_DIM_ARG),
+    [DEC_H] = WD_GDN_DIM(args, H, WD_DIM_ARG),         [DEC_HV] = WD_GDN_DIM(args, HV, WD_DIM_ARG),
+    [DEC_K] = WD_GDN_DIM(args, K, WD_DIM_FIXED),       [DEC_V] = WD_GDN_DIM(args, V, WD_DIM_FIXED),
+    [DEC_SLOTS] = WD_GDN_DIM(args, slots, WD_DIM_ARG),
+};
+
+static const struct wd_tensor_desc tensors[] = {
+    [DEC_q] = WD_GDN_DATA(args, q, WD_IN, WD_FILL_UNIT_ROW, DEC_B, DEC_T, DEC_H, DEC_K),
+    [DEC_k] = WD_GDN_DATA(args, k, WD_IN, WD_FILL_UNIT_ROW, DEC_B, DEC_T, DEC_H, DEC_K),
+    [DEC_v] = WD_GDN_DATA(args, v, WD_IN, WD_FILL_NORMAL, DEC_B, DEC_T, DEC_HV, DEC_V),
+    [DEC_g] = WD_GDN_GATE(args, g, WD_FILL_GATE, DEC_B, DEC_T, DEC_HV),
+    [DEC_beta] = WD_GDN_GATE(args, beta, WD_FILL_BETA, DEC_B, DEC_T, DEC_HV),
+    [DEC_A_log] = WD_GDN_PER_HEAD(args, A_log),
+    [DEC_dt_bias] = WD_GDN_PER_HEAD(args, dt_bias),
+    [DEC_state] = {.name = "state",
+                   .offset = offsetof(args, state),
+                   .access = WD_INOUT,
+                   .vector = true,
+                   .dtypes = WD_TYPE(WD_F32),
+                   .dtype = WD_F32,
+                   .fill = WD_FILL_NORMAL,
+                   .shape = WD_GDN_SHAPE(DEC_SLOTS, DEC_HV, DEC_K, DEC_V)},
+    [DEC_slot] = {.name = "slot",
+                  .offset = offsetof(args, slot),
+                  .access = WD_IN,
+                  .optional = true,
+                  .dtypes = WD_TYPE(WD_I32),
+                  .dtype = WD_I32,
+                  .fill = WD_FILL_SLOTS,
+                  .shape = WD_GDN_SHAPE(DEC_B)},
+    [DEC_o] = WD_GDN_DATA(args, o, WD_OUT, WD_FILL_NORMAL, DEC_B, DEC_T, DEC_HV, DEC_V),
+};
+
+static const struct wd_scalar_desc scalars[] = {
+    [DEC_beta_mode] = WD_GDN_BETA_MODE(args),
+    [DEC_l2norm] = WD_GDN_L2NORM(args),
+    [DEC_l2norm_eps] = WD_GDN_L2NORM_EPS(args),
+    [DEC_scale] = {.name = "scale", .offset = offsetof(args, scale), .kind = WD_REAL},
+};
+
+static wd_status check(struct wd_problem *p)
+{
+    size_t *d = p->dim;
+    wd_status st = wd_gdn_check_heads(p, DEC_V);
+    if (st || (st = wd_gdn_check_gates(p, DEC_A_log, DEC_dt_bias, DEC_l2norm_eps)))
+        return st;
+    if (d[DEC_T] == 0)
+        d[DEC_T] = 1;
+    if (d[DEC_SLOTS] == 0)
+        d[DEC_SLOTS] = d[DEC_B];
+    if (!p->tensor[DEC_slot].present && d[DEC_SLOTS] < d[DEC_B])
+        return wd_fail(WD_EINVAL, "wd_gdn_decode: slots: %zu, fewer than the %zu sequences, and no slot is given",
+                       d[DEC_SLOTS], d[DEC_B]);
+    if (p->real[DEC_scale] == 0 && d[DEC_K])
+        p->real[DEC_scale] = 1 / sqrtf((float)d[DEC_K]);
+    if (d[DEC_K] == 0 || d[DEC_V] == 0 || d[DEC_B] == 0) /* no sequences: no outputs, whatever the other sizes */
+        d[DEC_B] = d[DEC_SLOTS] = 0;
+    return WD_OK;
+}
+
+/* S^T k, S^T q and the update. */
+static double flops(const struct wd_problem *p)
+{
+    const size_t *d = p->dim;
+    return 6 * (double)d[DEC_B] * (double)d[DEC_T] * (double)d[DEC_HV] * (double)d[DEC_K] * (double)d[DEC_V];
+}
+
+/* Sequences and heads: what each kernel's groups are counted by. */
+static size_t heads(const struct wd_problem *p)
+{
+    return p->dim[DEC_B] * p->dim[DEC_HV];
+}
+
+/* ---- cpu ---- */
+
+static void cpu_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    wd_gdn_grid(g, 1, heads(p) * wd_gdn_slices(caps, heads(p), wd_gdn_cpu_panels(param, p->dim[DEC_V]), 4));
+}
+
+static const struct wd_variant cpu = {
+    .name = "cpu",
+    .file = "gdn_decode_cpu.cl",
+    .kernel = "gdn_decode_cpu",
+    .params = wd_gdn_cpu_params,
+    .refuse = wd_gdn_cpu_refuse,
+    .model = wd_gdn_cpu_model,
+    .valid = wd_gdn_cpu_valid,
+    .grid = cpu_grid,
+};
+
+/* ---- plain ---- */
+
+static void plain_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)param;
+    wd_gdn_grid_plain(caps, heads(p) * p->dim[DEC_V], g);
+}
+
+static const struct wd_variant plain = {
+    .name = "plain",
+    .file = "gdn_decode.cl",
+    .kernel = "gdn_decode_plain",
+    .grid = plain_grid,
+};
+
+/* ---- rows ---- */
+
+enum { ROWS_TX, ROWS_TY };
+static const struct wd_param rows_params[] = {
+    [ROWS_TX] = {"TX", (const int[]){1, 2, 4, 8, 16, 32, 0}},
+    [ROWS_TY] = {"TY", (const int[]){4, 8, 16, 32, 0}},
+    {NULL, NULL},
+};
+
+static const char *rows_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    if (p->vec < 4)
+        return "rows do not begin at multiples of 4 elements";
+    return caps->max_group < 16 ? "it needs work-groups of 16" : NULL;
+}
+
+/* Items hold at most 16 rows of 4 floats; narrow tiles, so that one sequence of few heads still fills a device. */
+static void rows_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    const size_t K = p->dim[DEC_K], quads = p->dim[DEC_V] / 4;
+    param[ROWS_TX] = quads >= 8 ? 8 : quads >= 4 ? 4 : quads >= 2 ? 2 : 1;
+    param[ROWS_TY] = K > 32 ? 16 : K > 8 ? 8 : 4;
+    while (param[ROWS_TX] > 1 && (size_t)(param[ROWS_TX] * param[ROWS_TY]) > caps->max_group)
+        param[ROWS_TX] /= 2;
+}
+
+static bool rows_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    const size_t tx = (size_t)param[ROWS_TX], ty = (size_t)param[ROWS_TY], rows = (p->dim[DEC_K] + ty - 1) / ty;
+    return rows <= 16 && ty * (2 * tx + 1) * 16 <= caps->local_bytes;
+}
+
+static void rows_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)caps;
+    const size_t width = 4 * (size_t)param[ROWS_TX];
+    wd_gdn_grid(g, (size_t)(param[ROWS_TX] * param[ROWS_TY]), heads(p) * ((p->dim[DEC_V] + width - 1) / width));
+}
+
+static const struct wd_variant rows = {
+    .name = "rows",
+    .file = "gdn_decode.cl",
+    .kernel = "gdn_decode_rows",
+    .params = rows_params,
+    .refuse = rows_refuse,
+    .model = rows_model,
+    .valid = rows_valid,
+    .grid = rows_grid,
+};
+
+static const struct wd_variant *const variants[] = {&cpu, &rows, &plain, NULL};
+
+const struct wd_op wd_op_gdn_decode = {
+    .id = WD_OP_GDN_DECODE,
+    .name = "gdn_decode",
+    .summary = "the gated delta rule for one token (or a few) per sequence, against a state in place",
+    .args_size = sizeof(args),
+    .dims = dims,
+    .num_dims = WD_COUNT(dims),
+    .tensors = tensors,
+    .num_tensors = WD_COUNT(tensors),
+    .scalars = scalars,
+    .num_scalars = WD_COUNT(scalars),
+    .layout = -1,
+    .workspace_offset = WD_DERIVED,
+    .cu_seqlens_offset = WD_DERIVED,
+    .variants = variants,
+    .check = check,
+    .flops = flops,
+    .reference = wd_reference_gdn_decode,
+};
+
+wd_status wd_gdn_decode(wd_context *ctx, const wd_gdn_decode_args *a, const wd_launch *launch)
+{
+    return wd_op_call(ctx, &wd_op_gdn_decode, a, launch);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "op_stream.h"
+
+/* ---- CPU ---- */
+
+const int wd_stream_vl_values[] = {4, 8, 16, 0};
+const int wd_stream_stores_values[] = {1, 2, 0};
+
+const char *wd_stream_cpu_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    (void)p;
+    return caps->cpu ? NULL : "the device is not a CPU";
+}
+
+/* On AVX2 two registers a vector hide latencies better than one. */
+int wd_stream_vl(const struct wd_caps *caps)
+{
+    return caps->simd >= 8 ? 16 : 8;
+}
+
+/* Past the caches once a call moves more than the last of them holds: then nothing of it would stay there. */
+int wd_stream_stores(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    const double cache = caps->cache_bytes ? (double)caps->cache_bytes : 8.0 * (1 << 20);
+    return wd_op_bytes(p) > cache ? 2 : 1;
+}
+
+/* Eight items a core even out what runs beside, and a work-group costs next to nothing. */
+void wd_stream_cpu_grid(const struct wd_caps *caps, size_t pieces, struct wd_grid *g)
+{
+    const size_t items = 8 * (size_t)(caps->compute_units ? caps->compute_units : 1);
+    wd_stream_grid(g, 1, pieces < items ? pieces : items);
+}
+
+/* ---- GPU ---- */
+
+const int wd_stream_local_values[] = {32, 64, 128, 256, 512, 1024, 0};
+const int wd_stream_width_values[] = {2, 4, 8, 16, 0};
+const int wd_stream_inflight_values[] = {1, 2, 4, 8, 0};
+
+const char *wd_stream_gpu_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    (void)p;
+    if (caps->cpu)
+        return "the device is a CPU";
+    return caps->max_group < 32 ? "it needs work-groups of 32" : NULL;
+}
+
+int wd_stream_width(wd_dtype dtype)
+{
+    return (int)(16 / wd_dtype_size(dtype));
+}
+
+int wd_stream_local(const struct wd_caps *caps, size_t most)
+{
+    size_t local = 1;
+    while (local * 2 <= most && local * 2 <= caps->max_group && local * 2 <= caps->max_local[0])
+        local *= 2;
+    return (int)local;
+}
+
+int wd_stream_inflight(const struct wd_caps *caps, size_t pieces, int most)
+{
+    const size_t full = 2048 * (size_t)(caps->compute_units ? caps->compute_units : 1);
+    int n = 1;
+    while (n * 2 <= most && pieces / (size_t)(n * 2) >= full)
+        n *= 2;
+    return n;
+}
+
+void wd_stream_grid(struct wd_grid *g, size_t local, size_t groups)
+{
+    g->dims = 1;
+    g->local[0] = local;
+    g->groups[0] = groups;
+}

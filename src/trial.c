@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* Building, running and taking down a trial. What its numbers are worth is decided in trial_check.c. */
+#include "trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "convert.h"
+#include "status.h"
+
+enum { GUARD = 64 }; /* elements before and after a view */
+
+/* ---- Building ---- */
+
+/* Where tensor i lies in its buffer. Only the three outermost dims may have strides; a row is what is inside them. */
+static void lay_out(struct wd_trial *t, size_t i, const struct wd_trial_options *o)
+{
+    struct wd_trial_tensor *x = &t->tensor[i];
+    size_t ext[WD_MAX_RANK], span = 0;
+    const size_t rank = wd_tensor_extents(&t->p, i, ext);
+    const size_t strided = rank > 3 ? 3 : rank - 1;
+    x->inner = 1;
+    for (size_t r = strided; r < rank; r++)
+        x->inner *= ext[r];
+    for (size_t r = 3; r-- > 0;) {
+        x->extent[r] = r < strided ? ext[r] : 1;
+        x->stride[r] = r + 1 < strided ? x->extent[r + 1] * x->stride[r + 1] : x->inner + o->pad;
+    }
+    for (size_t r = 0; r < strided; r++)
+        span += ext[r] ? (ext[r] - 1) * x->stride[r] : 0;
+    x->offset = GUARD + o->shift;
+    x->bytes = (x->offset + span + x->inner + GUARD) * wd_dtype_size(t->p.tensor[i].dtype);
+
+    const wd_tensor arg = {
+        .offset = x->offset,
+        .stride = {strided > 0 ? x->stride[0] : 0, strided > 1 ? x->stride[1] : 0, strided > 2 ? x->stride[2] : 0},
+        .dtype = t->p.tensor[i].dtype,
+    };
+    memcpy(t->args.byte + t->p.op->tensors[i].offset, &arg, sizeof arg);
+}
+
+static wd_status no_memory(void)
+{
+    return wd_fail(WD_ENOMEM, "trial: host memory is exhausted");
+}
+
+/* Does input i repeat another trial's? Indices mean something in their own shape alone. */
+static bool repeats(const struct wd_trial *t, size_t i, const struct wd_trial_options *o)
+{
+    return o->like && t->p.op->tensors[i].access != WD_OUT && t->p.tensor[i].dtype != WD_I32;
+}
+
+/* Random inputs, packed; cu_seqlens first, since gates follow it. */
+static wd_status fill_inputs(struct wd_trial *t, const struct wd_trial_options *o)
+{
+    const struct wd_op *op = t->p.op;
+    double *value[WD_MAX_TENSORS] = {NULL};
+    for (int offsets = 1; offsets >= 0; offsets--)
+        for (size_t i = 0; i < op->num_tensors; i++) {
+            if (!t->p.tensor[i].present || op->tensors[i].access == WD_OUT || repeats(t, i, o) ||
+                (op->tensors[i].fill == WD_FILL_OFFSETS) != (offsets == 1))
+                continue;
+            value[i] = t->tensor[i].value = calloc(wd_tensor_elements(&t->p, i) + 1, sizeof(double));
+            if (!value[i])
+                return no_memory();
+            wd_fill(&t->p, i, o->gates, o->seed, value);
+        }
+    if (o->edit)
+        o->edit(o->user, &t->p, value);
+    return WD_OK;
+}
+
+/* Elements `first` and on of an endless repetition of `like`, whose rows are packed. */
+static void repeat(const struct wd_trial_tensor *like, size_t first, size_t size, unsigned char *out, size_t n)
+{
+    const size_t period = wd_trial_runs(like) * like->inner;
+    while (n > 0 && period > 0) {
+        const size_t at = first % period, count = n < period - at ? n : period - at;
+        memcpy(out, like->image + (like->offset + at) * size, count * size);
+        out += count * size;
+        first += count;
+        n -= count;
+    }
+}
+
+/* The buffer before a run: NaN patterns, and in them the input, from which the values come back rounded. Elements of
+ * outputs are all ones; everything else, which nobody may touch, is another NaN. */
+static wd_status make_image(struct wd_trial *t, size_t i, const struct wd_trial_options *o)
+{
+    struct wd_trial_tensor *x = &t->tensor[i];
+    const wd_dtype dtype = t->p.tensor[i].dtype;
+    x->image = malloc(x->bytes);
+    if (!x->image)
+        return no_memory();
+    for (size_t b = 0; b < x->bytes; b++)
+        x->image[b] = b % 2 ? 0xFF : 0xFE;
+    for (size_t r = 0; r < wd_trial_runs(x); r++) {
+        unsigned char *run = x->image + wd_trial_run_start(x, r) * wd_dtype_size(dtype);
+        if (x->value) {
+            wd_from_double(dtype, x->value + r * x->inner, x->inner, run);
+            wd_to_double(dtype, run, x->inner, x->value + r * x->inner);
+        } else if (repeats(t, i, o)) {
+            repeat(&o->like->tensor[i], r * x->inner, wd_dtype_size(dtype), run, x->inner);
+        } else {
+            memset(run, 0xFF, x->inner * wd_dtype_size(dtype));
+        }
+    }
+    return WD_OK;
+}
+
+/* Enough for whichever variant is run. */
+static wd_status make_workspace(struct wd_trial *t)
+{
+    const struct wd_op *op = t->p.op;
+    size_t bytes = 0;
+    for (size_t i = 0; op->variants[i] && op->workspace_offset != WD_DERIVED; i++) {
+        const struct wd_variant *v = op->variants[i];
+        const size_t need = v->workspace && !(v->refuse && v->refuse(&t->ctx->caps, &t->p)) ? v->workspace(&t->p) : 0;
+        bytes = need > bytes ? need : bytes;
+    }
+    if (!bytes)
+        return WD_OK;
+    const wd_status st = wd_buffer_create(t->ctx, bytes, NULL, &t->workspace);
+    if (!st)
+        memcpy(t->args.byte + op->workspace_offset, &t->workspace, sizeof t->workspace);
+    return st;
+}
+
+static wd_status make_buffers(struct wd_trial *t, const struct wd_trial_options *o)
+{
+    const struct wd_op *op = t->p.op;
+    for (size_t i = 0; i < op->num_tensors; i++) {
+        struct wd_trial_tensor *x = &t->tensor[i];
+        if (!t->p.tensor[i].present)
+            continue;
+        lay_out(t, i, o);
+        wd_status st = make_image(t, i, o);
+        if (st || (st = wd_buffer_create(t->ctx, x->bytes, x->image, &x->mem)))
+            return st;
+        memcpy(t->args.byte + op->tensors[i].offset + offsetof(wd_tensor, mem), &x->mem, sizeof x->mem);
+    }
+    return make_workspace(t);
+}
+
+static wd_status use_queue(struct wd_trial *t, cl_command_queue queue)
+{
+    cl_int err = CL_SUCCESS;
+    t->queue = queue;
+    if (queue)
+        err = clRetainCommandQueue(queue);
+    else
+        t->queue = clCreateCommandQueue(wd_context_cl(t->ctx), wd_context_device(t->ctx), 0, &err);
+    return err ? wd_fail_cl(err, "trial", "clCreateCommandQueue") : WD_OK;
+}
+
+wd_status wd_trial_create(struct wd_context *ctx, const struct wd_problem *p, const struct wd_trial_options *options,
+                          struct wd_trial **out)
+{
+    struct wd_trial *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return no_memory();
+    t->ctx = ctx;
+    t->p = *p;
+    wd_op_args(p, t->args.byte);
+    wd_status st = use_queue(t, options->queue);
+    if (st || (st = fill_inputs(t, options)) || (st = make_buffers(t, options)) ||
+        (st = wd_op_check(p->op, &t->args, true, &t->p))) {
+        wd_trial_destroy(t);
+        return st;
+    }
+    *out = t;
+    return WD_OK;
+}
+
+void wd_trial_destroy(struct wd_trial *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < WD_MAX_TENSORS; i++) {
+        struct wd_trial_tensor *x = &t->tensor[i];
+        wd_buffer_destroy(x->mem);
+        free(x->image);
+        if (x->want != x->value)
+            free(x->want);
+        free(x->value);
+    }
+    wd_buffer_destroy(t->workspace);
+    if (t->queue)
+        clReleaseCommandQueue(t->queue);
+    free(t);
+}
+
+/* ---- Running ---- */
+
+wd_status wd_trial_reset(struct wd_trial *t)
+{
+    for (size_t i = 0; i < t->p.op->num_tensors; i++) {
+        const struct wd_trial_tensor *x = &t->tensor[i];
+        if (!x->mem)
+            continue;
+        const cl_int err = clEnqueueWriteBuffer(t->queue, x->mem, CL_TRUE, 0, x->bytes, x->image, 0, NULL, NULL);
+        if (err)
+            return wd_fail_cl(err, "trial", "clEnqueueWriteBuffer");
+    }
+    return WD_OK;
+}
+
+wd_status wd_trial_run(struct wd_trial *t, wd_trial_run_fn run, void *user)
+{
+    cl_event done = NULL;
+    const wd_launch launch = {.queue = t->queue, .done = &done};
+    const wd_status st = run ? run(user, t, &launch) : wd_op_call(t->ctx, t->p.op, &t->args, &launch);
+    if (st || !done)
+        return st;
+    const cl_int err = clWaitForEvents(1, &done);
+    clReleaseEvent(done);
+    return err ? wd_fail_cl(err, "trial", "clWaitForEvents") : WD_OK;
+}
+
+wd_status wd_trial(struct wd_context *ctx, const struct wd_problem *p, const struct wd_trial_options *options,
+                   struct wd_trial_result *result)
+{
+    struct wd_trial *t;
+    wd_status st = wd_trial_create(ctx, p, options, &t);
+    if (!st && !(st = wd_trial_run(t, NULL, NULL)))
+        st = wd_trial_check(t, result);
+    wd_trial_destroy(t);
+    return st;
+}
