@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* What causal_conv1d and causal_conv1d_update share: the width, weights [D][W], biases [D] and the activation. */
+#ifndef WD_CONV_TAPS
+#define WD_CONV_TAPS
+
+#include "common.cl"
+
+#ifndef T_WEIGHT
+#define T_WEIGHT f32
+#define T_BIAS f32
+#define HAS_BIAS 1
+#define ACT 1
+#define W 4
+#endif
+
+#define TAIL (W - 1)
+
+#if HAS_BIAS
+#define BIAS(d) LD(T_BIAS, ROW1(bias, 0), d)
+#else
+#define BIAS(d) 0.0f
+#endif
+#define WEIGHT(d, k) LD(T_WEIGHT, ROW1(weight, d), k)
+
+#if ACT == 1
+#define ACTIVATE(y) ((y) / (1.0f + exp(-(y)))) /* SiLU of a float or a vector */
+#else
+#define ACTIVATE(y) (y)
+#endif
+
+/* Which state sequence b of causal_conv1d_update uses, or -1: it is skipped. */
+#if HAS_SLOT
+#define STATE_OF(b) state_in(LD(i32, ROW1(slot, 0), b), slots)
+#else
+#define STATE_OF(b) ((long)(b))
+#endif
+static inline long state_in(int state, ulong slots) { return state < (long)slots ? state : -1; }
+
+#endif

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The matrix primitive: products of small tiles with f32 sums, spread over a warp of 32 items.
+ *
+ * Everything is counted in lines of 128 bytes. A line is 8 chunks of 16 bytes, a chunk holds MMA_CHUNK elements (4 of
+ * f32, 8 of f16 or bf16), a line MMA_LINE of them (32 or 64). A product takes one line of depth at a time:
+ *
+ *   C[16][line]    float4 c[MMA_CHUNK]   sums, spread over the warp:
+ *                      c[j].x row m.row, column m.col * MMA_CHUNK + j
+ *                      c[j].y row m.row, column (m.col + 4) * MMA_CHUNK + j
+ *                      c[j].z, c[j].w the same of row m.row + 8
+ *                  so that an item holds two chunks of a row, and neighbours hold neighbouring chunks.
+ *   A[16][line]    struct mma_a a[4]     the left operand, in the same places; made from a C by mma_operand() or read
+ *                                        from rows in memory by mma_fetch(), mma_fetched()
+ *   tile           __local uint4[]       the right operand: rows of lines, MMA_TILE(rows, lines) chunks in all
+ *
+ *   mma_kn(m, c, a, tile, lines, row, line)               C += A @ X,    X  = rows row .. row + MMA_LINE - 1, one line
+ *   mma_nk(m, c, a, tile, lines, row, line, from, to)     C += A @ X^T   of the same; only c[from] .. c[to - 1]
+ *
+ * How the depth of a product is numbered is no one's business as long as A and X agree. A step's eight words of depth
+ * are here words 2i and 2i+1 of one chunk of each of four items, so that every access, A's and C's too, is 16 bytes
+ * wide and the words of X^T stand in registers as the instruction wants them. Every MMA_CHUNK rows a tile skips one
+ * chunk, so that neither way to read it meets a bank twice.
+ *
+ * MMA_TYPE says what the operands are (f32 f16 bf16), MMA_MATH how f32 is multiplied:
+ *   0  as f32: each factor is split in two TF32 numbers, x = hi + lo exactly in 24 bits, and hi*hi + hi*lo + lo*hi
+ *      are summed. What is dropped is 2^-20 of a product at most. (Ootomo, Yokota: "Recovering single precision
+ *      accuracy from Tensor Cores", 2022.) An infinite factor gives NaN.
+ *   1  as TF32, each factor rounded to 11 bits.
+ *
+ * Back ends: NVIDIA sm_80 and later, mma.sync through inline PTX. Everywhere else the instruction is emulated: items
+ * exchange operands through local memory with two barriers for each instruction, to test these kernels on any device,
+ * not to be fast. So every call must be reached by the whole work-group: never under a condition that differs between
+ * warps, unless it is in MMA_SKIP(). Another vendor's engine (AMD MFMA, Intel DPAS) takes a back end of its own here:
+ * struct mma, mma_operand, the two products and where C lies, which kernels ask m and MMA_CHUNK for.
+ */
+#ifndef WD_MMA
+#define WD_MMA
+
+#include "common.cl"
+
+#define MMA_WARP 32
+
+#define MMA_SIZE_f32 4
+#define MMA_SIZE_f16 2
+#define MMA_SIZE_bf16 2
+#define MMA_IS_F16_f32 0
+#define MMA_IS_F16_f16 1
+#define MMA_IS_F16_bf16 0
+
+#define MMA_WIDE (CAT(MMA_SIZE_, MMA_TYPE) == 4)
+#define MMA_SPLIT (MMA_WIDE && MMA_MATH == 0)
+#define MMA_CHUNK (16 / CAT(MMA_SIZE_, MMA_TYPE))
+#define MMA_LINE (8 * MMA_CHUNK)
+#define MMA_LINES(n) (((n) + MMA_LINE - 1) / MMA_LINE) /* that n elements take */
+
+#define MMA_NVIDIA (WD_SM >= 80)
+
+/* Operands must stay in registers, so no call may remain. */
+#define MMA_FN static inline __attribute__((always_inline))
+
+/* This item's place in its warp. */
+struct mma {
+    uint row, col; /* where its part of C begins: row 0..7, chunk 0..3 */
+    uint pick;     /* the chunk, or the block of MMA_CHUNK rows, that it reads of a right operand: 0..7 */
+    /* 0, which the compiler must not know: what is or-ed with it stands in a register of its own. NVIDIA's takes a
+     * mere copy, or a mask of bits that the engine drops, back to where it came from and copies it again for each use. */
+    uint zero;
+    __local uint *exchange;
+};
+
+MMA_FN struct mma mma_here(__local uint *exchange)
+{
+    const uint id = (uint)get_local_id(0), row = id % MMA_WARP / 4;
+    const struct mma m = {row, id % 4, row / 2 + row % 2 * 4, (uint)get_global_offset(0), exchange};
+    return m;
+}
+
+/* At the head of a kernel of `items` work-items (a multiple of 32): declares m. */
+#if MMA_NVIDIA
+#define MMA_HERE(m, items) const struct mma m = mma_here(0)
+#define MMA_SKIP(condition) (condition)
+#define MMA_UNROLL _Pragma("unroll")
+#define MMA_LOOP _Pragma("unroll 1") /* registers are dearer than branches */
+#else
+#define MMA_HERE(m, items)                                                                                             \
+    __local uint mma_exchange[(items)*6];                                                                              \
+    const struct mma m = mma_here(mma_exchange + get_local_id(0) / MMA_WARP * MMA_WARP * 6)
+#define MMA_SKIP(condition) false
+#define MMA_UNROLL
+#define MMA_LOOP
+#endif
+
+/* ---- Tiles ---- */
+
+#define MMA_PITCH(lines) (MMA_CHUNK * (lines)*8 + 1) /* from a block of MMA_CHUNK rows to the next */
+#define MMA_TILE(rows, lines) (((rows) + MMA_CHUNK - 1) / MMA_CHUNK * MMA_PITCH(lines))
+
+/* Starts copying 16 bytes, or zeros if not `there` (then src is not read). Copies are collected into groups by
+ * mma_commit(); MMA_WAIT(n) waits until all of this item's groups but the last n have arrived. */
+MMA_FN void mma_copy(__local uint4 *dst, __global const void *src)
+{
+#if MMA_NVIDIA
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"((uint)(size_t)dst), "l"(src) : "memory");
+#else
+    *dst = vload4(0, (__global const uint *)src);
+#endif
+}
+
+MMA_FN void mma_copy_if(bool there, __local uint4 *dst, __global const void *src)
+{
+#if MMA_NVIDIA
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"((uint)(size_t)dst), "l"(src), "r"(there ? 16 : 0)
+                     : "memory");
+#else
+    *dst = there ? vload4(0, (__global const uint *)src) : (uint4)(0);
+#endif
+}
+
+MMA_FN void mma_copy_word(__local float *dst, __global const float *src)
+{
+#if MMA_NVIDIA
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"((uint)(size_t)dst), "l"(src) : "memory");
+#else
+    *dst = *src;
+#endif
+}
+
+MMA_FN void mma_commit(void)
+{
+#if MMA_NVIDIA
+    __asm__ volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+#if MMA_NVIDIA
+#define MMA_WAIT(n) __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+#else
+#define MMA_WAIT(n)
+#endif
+
+/* Starts copying `all` rows into a tile: those below `rows` from x, `pitch` elements apart and `width` wide (a
+ * multiple of MMA_CHUNK), the rest and what fills up a line as zeros. `items` work-items take part, at least lines * 8
+ * of them; all numbers but pitch and rows are constants. */
+MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint all, __global const ELEM(MMA_TYPE) *x, ulong pitch,
+                          uint rows, uint width, uint items)
+{
+    const uint id = (uint)get_local_id(0), step = items / (lines * 8); /* rows at a time */
+    const uint r0 = id / (lines * 8), chunk = id % (lines * 8);
+    __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
+    const ulong stride = step * pitch;
+    __local uint4 *dst = tile + chunk;
+    if (width % MMA_LINE == 0 && all % step == 0 && items % (lines * 8) == 0 && rows >= all) {
+        MMA_UNROLL
+        for (uint i = 0; i < all / step; i++, src += stride) {
+            if (step % MMA_CHUNK == 0)
+                mma_copy(dst + r0 / MMA_CHUNK * MMA_PITCH(lines) + r0 % MMA_CHUNK * lines * 8 +
+                             i * (step / MMA_CHUNK * MMA_PITCH(lines)), src);
+            else
+                mma_copy(dst + (r0 + i * step) / MMA_CHUNK * MMA_PITCH(lines) +
+                             (r0 + i * step) % MMA_CHUNK * lines * 8, src);
+        }
+    } else if (r0 < step) {
+        MMA_LOOP
+        for (uint r = r0; r < all; r += step, src += stride)
+            mma_copy_if(r < rows && chunk * MMA_CHUNK < width,
+                        dst + r / MMA_CHUNK * MMA_PITCH(lines) + r % MMA_CHUNK * lines * 8, src);
+    }
+}
+
+/* ---- Elements in memory ---- */
+
+#if MMA_NVIDIA
+#define MMA_LOAD4(T, p) (*(__global const T##4 *)(p)) /* vload4 would be four loads */
+#define MMA_STORE4(T, p, v) (*(__global T##4 *)(p) = (v))
+#else
+#define MMA_LOAD4(T, p) vload4(0, (__global const T *)(p))
+#define MMA_STORE4(T, p, v) vstore4(v, 0, (__global T *)(p))
+#endif
+
+MMA_FN uint mma_word(uint4 v, uint i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+/* Two numbers in a word, the first in its low half, rounded half to even. */
+MMA_FN uint mma_pack_f16(float a, float b)
+{
+    uint r;
+#if MMA_NVIDIA
+    __asm__("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+#else
+    vstore_half2_rte((float2)(a, b), 0, (__private half *)&r);
+#endif
+    return r;
+}
+
+MMA_FN uint mma_pack_bf16(float a, float b)
+{
+#if MMA_NVIDIA
+    uint r;
+    __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+    return r;
+#else
+    return as_uint((ushort2)(f32_to_bf16(a), f32_to_bf16(b)));
+#endif
+}
+
+MMA_FN float2 mma_unpack_f16(uint x) { return vload_half2(0, (__private const half *)&x); }
+MMA_FN float2 mma_unpack_bf16(uint x) { return (float2)(as_float(x << 16), as_float(x & 0xffff0000u)); }
+
+/* Two neighbours. */
+MMA_FN float2 mma_load2_f32(__global const float *p) { return *(__global const float2 *)p; }
+MMA_FN float2 mma_load2_f16(__global const half *p) { return mma_unpack_f16(*(__global const uint *)p); }
+MMA_FN float2 mma_load2_bf16(__global const ushort *p) { return mma_unpack_bf16(*(__global const uint *)p); }
+MMA_FN void mma_store2_f32(__global float *p, float x, float y) { *(__global float2 *)p = (float2)(x, y); }
+MMA_FN void mma_store2_f16(__global half *p, float x, float y) { *(__global uint *)p = mma_pack_f16(x, y); }
+MMA_FN void mma_store2_bf16(__global ushort *p, float x, float y) { *(__global uint *)p = mma_pack_bf16(x, y); }
+
+/* MMA_CHUNK neighbours, of any type, as floats. */
+MMA_FN void mma_load_f32(float *f, __global const float *p)
+{
+    MMA_UNROLL
+    for (uint i = 0; i < MMA_CHUNK; i += 4) {
+        const float4 x = MMA_LOAD4(float, p + i);
+        f[i] = x.x, f[i + 1] = x.y, f[i + 2] = x.z, f[i + 3] = x.w;
+    }
+}
+
+MMA_FN void mma_store_f32(__global float *p, const float *f)
+{
+    MMA_UNROLL
+    for (uint i = 0; i < MMA_CHUNK; i += 4)
+        MMA_STORE4(float, p + i, ((float4)(f[i], f[i + 1], f[i + 2], f[i + 3])));
+}
+
+/* MMA_CHUNK elements of 16 bits as words: 2 for operands of f32, else 4. */
+MMA_FN void mma_words_in(uint *x, __global const void *p)
+{
+#if MMA_WIDE
+    const uint2 v = *(__global const uint2 *)p;
+    x[0] = v.x, x[1] = v.y;
+#else
+    const uint4 v = MMA_LOAD4(uint, p);
+    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+#endif
+}
+
+MMA_FN void mma_words_out(__global void *p, const uint *x)
+{
+#if MMA_WIDE
+    *(__global uint2 *)p = (uint2)(x[0], x[1]);
+#else
+    MMA_STORE4(uint, p, ((uint4)(x[0], x[1], x[2], x[3])));
+#endif
+}
+
+#define MMA_CHUNKS(T)                                                                                                  \
+    MMA_FN void mma_load_##T(float *f, __global const ELEM(T) *p)                                                      \
+    {                                                                                                                  \
+        uint x[MMA_CHUNK / 2];                                                                                         \
+        mma_words_in(x, p);                                                                                            \
+        MMA_UNROLL                                                                                                     \
+        for (uint j = 0; j < MMA_CHUNK / 2; j++) {                                                                     \
+            const float2 v = mma_unpack_##T(x[j]);                                                                     \
+            f[2 * j] = v.x, f[2 * j + 1] = v.y;                                                                        \
+        }                                                                                                              \
+    }                                                                                                                  \
+    MMA_FN void mma_store_##T(__global ELEM(T) *p, const float *f)                                                     \
+    {                                                                                                                  \
+        uint x[MMA_CHUNK / 2];                                                                                         \
+        MMA_UNROLL                                                                                                     \
+        for (uint j = 0; j < MMA_CHUNK / 2; j++)                                                                       \
+            x[j] = mma_pack_##T(f[2 * j], f[2 * j + 1]);                                                               \
+        mma_words_out(p, x);                                                                                           \
+    }
+MMA_CHUNKS(f16)
+MMA_CHUNKS(bf16)
+
+/* Stores a line of C to rows of `width` elements of type T that begin at low and high (rows m.row and m.row + 8). */
+#define MMA_STORE_LINE(T, m, c, line, low, high, width, low_there, high_there)                                         \
+    do {                                                                                                               \
+        MMA_UNROLL                                                                                                     \
+        for (uint part_ = 0; part_ < 4; part_++) {                                                                     \
+            const uint at_ = ((line)*8 + part_ % 2 * 4 + (m).col) * MMA_CHUNK;                                         \
+            float f_[MMA_CHUNK];                                                                                       \
+            MMA_UNROLL                                                                                                 \
+            for (uint j_ = 0; j_ < MMA_CHUNK; j_++)                                                                    \
+                f_[j_] = part_ == 0 ? (c)[j_].x : part_ == 1 ? (c)[j_].y : part_ == 2 ? (c)[j_].z : (c)[j_].w;         \
+            if ((part_ < 2 ? (low_there) : (high_there)) && ((width) % MMA_LINE == 0 || at_ < (width)))                \
+                CAT(mma_store_, T)((part_ < 2 ? (low) : (high)) + at_, f_);                                            \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- Operands ---- */
+
+struct mma_a {
+    uint4 hi;
+#if MMA_SPLIT
+    uint4 lo;
+#endif
+};
+
+struct mma_b {
+    uint2 hi;
+#if MMA_SPLIT
+    uint2 lo;
+#endif
+};
+
+/* To TF32, which the engine makes of an f32 by dropping 13 bits: this factor moves the mean of what is dropped to
+ * zero (it is 1 + 2^-11 / (2 ln 2)), and unlike an addition to the bits it leaves NaN alone. */
+#define MMA_ROUND 1.00035222f
+#define MMA_HIGH 0xffffe000u
+
+MMA_FN struct mma_a mma_make_a(struct mma m, uint4 x)
+{
+    struct mma_a a;
+#if MMA_SPLIT
+    a.hi = (x & MMA_HIGH) | m.zero;
+    a.lo = as_uint4(as_float4(x) - as_float4(a.hi));
+#elif MMA_WIDE
+    a.hi = as_uint4(as_float4(x) * MMA_ROUND);
+#else
+    a.hi = x | m.zero;
+#endif
+    return a;
+}
+
+MMA_FN struct mma_b mma_make_b(struct mma m, uint2 x)
+{
+    struct mma_b b;
+#if MMA_SPLIT
+    b.hi = (x & MMA_HIGH) | m.zero;
+    b.lo = as_uint2(as_float2(x) - as_float2(b.hi));
+#elif MMA_WIDE
+    b.hi = as_uint2(as_float2(x) * MMA_ROUND);
+#else
+    b.hi = x;
+#endif
+    return b;
+}
+
+/* Step s of a C as a left operand, before it is one: four words, as they may be passed between warps. */
+MMA_FN uint4 mma_quad(const float4 *c, uint s)
+{
+    const float4 *p = c + s % 2 * (MMA_CHUNK / 2);
+#if MMA_WIDE
+    return as_uint4(s < 2 ? (float4)(p[0].xz, p[1].xz) : (float4)(p[0].yw, p[1].yw));
+#else
+#define MMA_PAIR(i, even, odd)                                                                                         \
+    (s < 2 ? CAT(mma_pack_, MMA_TYPE)(p[i].even, p[i + 1].even) : CAT(mma_pack_, MMA_TYPE)(p[i].odd, p[i + 1].odd))
+    return (uint4)(MMA_PAIR(0, x, y), MMA_PAIR(0, z, w), MMA_PAIR(2, x, y), MMA_PAIR(2, z, w));
+#endif
+}
+
+/* A C as a left operand. */
+MMA_FN void mma_operand(struct mma m, struct mma_a a[4], const float4 *c)
+{
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s++)
+        a[s] = mma_make_a(m, mma_quad(c, s));
+}
+
+/* A line of rows m.row and m.row + 8 of a left operand, from memory: low and high are where these rows of `width`
+ * elements begin. */
+MMA_FN void mma_fetch(struct mma m, uint4 x[4], __global const ELEM(MMA_TYPE) *low,
+                      __global const ELEM(MMA_TYPE) *high, uint line, uint width)
+{
+    MMA_UNROLL
+    for (uint i = 0; i < 4; i++) {
+        const uint at = (line * 8 + i / 2 * 4 + m.col) * MMA_CHUNK;
+        const bool there = width % MMA_LINE == 0 || at < width;
+        x[i] = MMA_LOAD4(uint, (__global const uint *)((i % 2 ? high : low) + (there ? at : 0)));
+        if (!there)
+            x[i] = 0;
+    }
+}
+
+/* It as the operand it is. */
+MMA_FN void mma_fetched(struct mma m, struct mma_a a[4], const uint4 x[4])
+{
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s++) {
+        const uint4 low = x[s / 2 * 2], high = x[s / 2 * 2 + 1];
+        a[s] = mma_make_a(m, s % 2 ? (uint4)(low.z, high.z, low.w, high.w) : (uint4)(low.x, high.x, low.y, high.y));
+    }
+}
+
+/* ---- The instruction ---- */
+
+#if MMA_NVIDIA
+
+MMA_FN void mma_instruction(struct mma m, float4 *c, uint4 a, uint2 b)
+{
+#define MMA_ASM(shape)                                                                                                 \
+    __asm__("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                         \
+            : "+f"(c->x), "+f"(c->y), "+f"(c->z), "+f"(c->w)                                                           \
+            : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y))
+#if MMA_WIDE
+    MMA_ASM("m16n8k8.row.col.f32.tf32.tf32.f32");
+#elif CAT(MMA_IS_F16_, MMA_TYPE)
+    MMA_ASM("m16n8k16.row.col.f32.f16.f16.f32");
+#else
+    MMA_ASM("m16n8k16.row.col.f32.bf16.bf16.f32");
+#endif
+}
+
+MMA_FN uint mma_halves(uint x, uint y, bool high)
+{
+    uint r;
+    if (high)
+        __asm__("prmt.b32 %0, %1, %2, 0x7632;" : "=r"(r) : "r"(x), "r"(y));
+    else
+        __asm__("prmt.b32 %0, %1, %2, 0x5410;" : "=r"(r) : "r"(x), "r"(y));
+    return r;
+}
+
+#else
+
+/* The sum of products in a word of A and one of B. */
+MMA_FN float mma_dot(uint a, uint b)
+{
+#if MMA_WIDE
+    return as_float(a & MMA_HIGH) * as_float(b & MMA_HIGH);
+#elif CAT(MMA_IS_F16_, MMA_TYPE)
+    const float2 x = vload_half2(0, (__private const half *)&a), y = vload_half2(0, (__private const half *)&b);
+    return x.x * y.x + x.y * y.y;
+#else
+    return as_float(a << 16) * as_float(b << 16) + as_float(a & 0xffff0000u) * as_float(b & 0xffff0000u);
+#endif
+}
+
+MMA_FN void mma_instruction(struct mma m, float4 *c, uint4 a, uint2 b)
+{
+    __local uint *mine = m.exchange + (m.row * 4 + m.col) * 6;
+    vstore4(a, 0, mine);
+    vstore2(b, 0, mine + 4);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float4 sum = *c;
+    for (uint k = 0; k < 8; k++) {
+        __local const uint *x = m.exchange + (m.row * 4 + k % 4) * 6 + k / 4 * 2;
+        __local const uint *y = m.exchange + (m.col * 2 * 4 + k % 4) * 6 + 4 + k / 4;
+        sum.x += mma_dot(x[0], y[0]);
+        sum.y += mma_dot(x[0], y[4 * 6]);
+        sum.z += mma_dot(x[1], y[0]);
+        sum.w += mma_dot(x[1], y[4 * 6]);
+    }
+    *c = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+MMA_FN uint mma_halves(uint x, uint y, bool high)
+{
+    return high ? x >> 16 | (y & 0xffff0000u) : (x & 0xffffu) | y << 16;
+}
+
+#endif
+
+/* c[j] += a @ b[j] for n independent sums: the small products first. */
+MMA_FN void mma_multiply(struct mma m, float4 *c, struct mma_a a, const struct mma_b *b, uint n)
+{
+#if MMA_SPLIT
+    MMA_UNROLL
+    for (uint j = 0; j < n; j++)
+        mma_instruction(m, c + j, a.lo, b[j].hi);
+    MMA_UNROLL
+    for (uint j = 0; j < n; j++)
+        mma_instruction(m, c + j, a.hi, b[j].lo);
+#endif
+    MMA_UNROLL
+    for (uint j = 0; j < n; j++)
+        mma_instruction(m, c + j, a.hi, b[j].hi);
+}
+
+/* ---- Products. row: a multiple of MMA_LINE ---- */
+
+MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint row,
+                   uint line)
+{
+    __local const uint4 *x = tile + (m.col * MMA_PITCH(lines) + m.pick);
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s++) {
+        const uint at = (row / MMA_CHUNK + s / 2 * 4) * MMA_PITCH(lines) + (s % 2 * (MMA_CHUNK / 2) * lines + line) * 8;
+        const uint4 x0 = x[at], x1 = x[at + lines * 8];
+        struct mma_b b[MMA_CHUNK];
+#if MMA_WIDE
+        MMA_UNROLL
+        for (uint j = 0; j < 4; j++)
+            b[j] = mma_make_b(m, (uint2)(mma_word(x0, j), mma_word(x1, j)));
+#else
+        const uint4 x2 = x[at + 2 * lines * 8], x3 = x[at + 3 * lines * 8];
+        MMA_UNROLL
+        for (uint j = 0; j < 8; j++)
+            b[j] = mma_make_b(m, (uint2)(mma_halves(mma_word(x0, j / 2), mma_word(x1, j / 2), j % 2),
+                                         mma_halves(mma_word(x2, j / 2), mma_word(x3, j / 2), j % 2)));
+#endif
+        mma_multiply(m, c, a[s], b, MMA_CHUNK);
+    }
+}
+
+MMA_FN void mma_nk(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint row,
+                   uint line, uint from, uint to)
+{
+    __local const uint4 *x = tile + (m.pick * MMA_PITCH(lines) + m.col);
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s += 2) {
+        struct mma_b b[2][MMA_CHUNK];
+        MMA_UNROLL
+        for (uint j = from; j < to; j++) {
+            const uint4 y = x[row / MMA_CHUNK * MMA_PITCH(lines) + (j * lines + line) * 8 + s / 2 * 4];
+            b[0][j - from] = mma_make_b(m, y.xy);
+            b[1][j - from] = mma_make_b(m, y.zw);
+        }
+        mma_multiply(m, c + from, a[s], b[0], to - from);
+        mma_multiply(m, c + from, a[s + 1], b[1], to - from);
+    }
+}
+
+#endif
