@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An OpenCL driver that computes nothing, linked into a test in libOpenCL's place. It behaves as told, makes any one
+ * call fail, counts what is alive, and refuses launches that a real driver would refuse.
+ */
+#ifndef FAKE_CL_H
+#define FAKE_CL_H
+
+#include "warpdrive.h"
+
+struct fake {
+    /* what there is */
+    unsigned platforms, devices; /* devices on each platform; no platform: as the ICD loader says it */
+    unsigned broken;             /* so many platforms, from the first, cannot list their devices */
+    bool late;                   /* a CPU driver like PoCL, which compiles at the first launch; else a GPU's */
+    const char *driver;          /* its version, as the device tells it */
+    const char *binary_version;  /* what its binaries say inside: others are refused */
+    const char *build_log;       /* if not NULL, building from source fails with this log */
+    size_t group_max;            /* CL_KERNEL_WORK_GROUP_SIZE of every kernel */
+
+    /* what goes wrong */
+    unsigned fail_at; /* the call with this number fails, counted from 1; 0: none. Releases never fail */
+    cl_int fail_with;
+
+    /* what was seen */
+    unsigned calls, launches, source_builds, binary_builds;
+    const char *failed; /* the name of the call that was made to fail, or NULL */
+    int alive;          /* references to contexts, queues, buffers, programs, kernels and events */
+};
+
+extern struct fake fake;
+
+/** One platform with one sound GPU, nothing seen yet. */
+void fake_reset(void);
+
+#endif
