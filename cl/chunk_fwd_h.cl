@@ -81,7 +81,7 @@ __kernel void chunk_fwd_h_plain(FWD_H_ARGS)
 #define KPAD ((K + DEPTH - 1) / DEPTH * DEPTH)
 #define TILES ((V + COLUMNS - 1) / COLUMNS)
 
-__attribute__((reqd_work_group_size(TILE_ITEMS, 1, 1))) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
+GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
 {
     TILE_LOCAL(S, KPAD * COLUMNS);
     TILE_LOCAL(values, CHUNK * COLUMNS);

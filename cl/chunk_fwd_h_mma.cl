@@ -4,17 +4,16 @@
  *     store h;  v_new = u - w @ h;  h = h * exp(g_last) + k^T @ (v_new * exp(g_last - g))
  *
  * Layout    k [B][T][H][K], w [B][T][HV][K], u [B][T][HV][V], g [B][T][HV]; out h [B][NT][HV][K][V], v_new as u; states
- *           [B or N][HV][K][V]. k and w of one type; u, h and v_new of any; states f32. K a multiple of 16 and of
- *           WK lines, V of 16.
- * Params    WV, WK: warps of a group along V and along K. A group has 16 * WV columns of the state.
+ *           [B or N][HV][K][V]. k and w of one type; u, h and v_new of any; states f32. K and V multiples of 16.
+ * Params    WV, WK: warps of a group along V and along K; WK divides K's lines, and is at most 4, or 2 for 16 bits.
  * Launch    a group of 32 * WV * WK items for each sequence, head and 16 * WV columns of V; groups of one head are
  *           neighbours, as they read the same w and k.
  * How       everything is transposed. A warp keeps 16 columns of V by K/WK of K as sums, from the first chunk to the
- *           last. As sums and left operands have one layout, it multiplies by w straight from registers: v_new^T =
- *           u^T - h^T @ w^T, and then v_new^T likewise by k. With WK > 1 the warps' parts of the first product are
- *           added through local memory, by each of them in the same order. Meanwhile the next chunk's w and k arrive.
- * Traffic   u, h and v_new once, w and k once for each 16 * WV columns, mostly from cache.
- *           Local: 4 * 64 rows of K, and 4 KB a warp if WK > 1.
+ *           last. Sums and left operands have one layout, so v_new^T = u^T - h^T @ w^T and h^T += v_new^T @ k need no
+ *           other. With WK > 1 a warp makes v_new of its 64/WK tokens, and the warps of the same columns hand each other
+ *           h^T and v_new^T through local memory. Meanwhile the next chunk's w, k and u arrive.
+ * Traffic   u, h and v_new once, w and k once for each 16 * WV columns, mostly from cache. Local: 4 * 64 rows of K, and
+ *           for WK > 1 WV * (K + 64) * 16 elements.
  * Numerics  mma.cl's; the state is f32 whatever the type, but rounded as an operand. Rows past a short chunk's end count
  *           as zero.
  */
@@ -45,27 +44,23 @@
 #define K_LINES MMA_LINES(K)
 #define OWN (K_LINES / WK)        /* lines of K that a warp keeps */
 #define TOKENS (CHUNK / MMA_LINE) /* lines of tokens in a chunk */
-#define TILES 8                   /* float4s of a chunk's tokens: TOKENS * MMA_CHUNK */
-#define SHARE (TILES / WK)        /* of them a warp reads u for, and stores v_new of */
-#define TILE_SIZE (CHUNK * K_LINES * 8)
+#define SHARE (8 / WK)            /* float4s of v_new^T that a warp makes: of 8 * SHARE tokens */
+#define HALF (MMA_CHUNK / 2)      /* float4s that make two steps of a left operand */
 
-/* The first of the two tokens in tile n; the second is 4 * MMA_CHUNK later. */
-MMA_FN uint token_of(struct mma m, uint n) { return (n / MMA_CHUNK * 8 + m.col) * MMA_CHUNK + n % MMA_CHUNK; }
-
-/* The place in K of c[line][j].x; that of .y is 4 * MMA_CHUNK later. */
-MMA_FN uint place_of(struct mma m, uint line, uint j) { return (line * 8 + m.col) * MMA_CHUNK + j; }
-
-/* Calls DO(p, x, y) for every pair of neighbouring columns (x, y) of the state and where it is in a [K][V] at `base`. */
+/* The state's pairs of neighbouring columns: DO(p, x, y) for each, where p is its place in a [K][V] whose first own
+ * element is at `base`. */
 #define FOR_STATE(DO, base)                                                                                            \
-    MMA_UNROLL                                                                                                         \
-    for (uint l = 0; l < OWN; l++) {                                                                                   \
+    if (there) {                                                                                                       \
         MMA_UNROLL                                                                                                     \
-        for (uint j = 0; j < MMA_CHUNK; j++) {                                                                         \
-            const uint low = place_of(m, wk * OWN + l, j), high = low + 4 * MMA_CHUNK;                                 \
-            if (there && (K % MMA_LINE == 0 || low < K))                                                               \
-                DO((base) + low * V, state[l][j].x, state[l][j].z);                                                    \
-            if (there && (K % MMA_LINE == 0 || high < K))                                                              \
-                DO((base) + high * V, state[l][j].y, state[l][j].w);                                                   \
+        for (uint l = 0; l < OWN; l++) {                                                                               \
+            MMA_UNROLL                                                                                                 \
+            for (uint j = 0; j < MMA_CHUNK; j++) {                                                                     \
+                const uint low = l * MMA_LINE + j, high = low + 4 * MMA_CHUNK;                                         \
+                if (K % MMA_LINE == 0 || place + low < K)                                                              \
+                    DO((base) + (size_t)low * V, state[l][j].x, state[l][j].z);                                        \
+                if (K % MMA_LINE == 0 || place + high < K)                                                             \
+                    DO((base) + (size_t)high * V, state[l][j].y, state[l][j].w);                                       \
+            }                                                                                                          \
         }                                                                                                              \
     }
 #define STORE_H(p, x, y) CAT(mma_store2_, T_H)(p, x, y)
@@ -76,113 +71,139 @@ MMA_FN uint place_of(struct mma m, uint line, uint j) { return (line * 8 + m.col
         x_ = pair.x, y_ = pair.y;                                                                                      \
     } while (0)
 
+/* Token of own float4 n, from the warp's first: of .x and .z; .y and .w are 4 * MMA_CHUNK later. */
+#define TOKEN(n) ((n) / MMA_CHUNK * MMA_LINE + (n) % MMA_CHUNK)
+
 __kernel GROUP_SIZE(ITEMS)
 void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, initial_state), IN(i32, cu_seqlens),
                      OUT(T_H, h), OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 {
-    __local uint4 tile_w[2][TILE_SIZE] __attribute__((aligned(16)));
-    __local uint4 tile_k[2][TILE_SIZE] __attribute__((aligned(16)));
-    __local float gates[2][CHUNK], factors[CHUNK];
+    __local uint4 tile_w[2][MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16)));
+    __local uint4 tile_k[2][MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16)));
+    __local float gates[2][CHUNK] __attribute__((aligned(16)));
 #if WK > 1
-    __local float4 parts[WK * WV * TILES * MMA_WARP];
+    __local uint4 left_h[WV][K_LINES][4][MMA_WARP], left_v[WV][TOKENS][4][MMA_WARP];
 #endif
     MMA_HERE(m, ITEMS);
 
     const uint slices = (V + 16 * WV - 1) / (16 * WV), group = (uint)get_group_id(0);
-    const uint id = (uint)get_local_id(0), warp = id / MMA_WARP, wv = warp % WV, wk = warp / WV;
-    const uint column = group % slices * 16 * WV + wv * 16 + 2 * m.row; /* this item's columns: it and the next */
-    const bool there = V % (16 * WV) == 0 || column < V;
-    const uint v0 = there ? column : 0;
-    const ulong s = group / slices / (uint)HV, hv = group / slices % (uint)HV, hk = (uint)hv / (uint)(HV / H);
+    const uint id = (uint)get_local_id(0), lane = id % MMA_WARP, wv = id / MMA_WARP % WV, wk = id / MMA_WARP / WV;
+    const uint s = group / slices / (uint)HV, hv = group / slices % (uint)HV, hk = hv / ((uint)HV / (uint)H);
     const struct gdn_sequence seq = gdn_sequence(s, cu_seqlens + cu_seqlens_at.x, T);
     const ulong b = seq.batch;
 
-    float4 state[OWN][MMA_CHUNK] = {{0}};
-#if HAS_INITIAL_STATE
-    FOR_STATE(LOAD_STATE, ROW2(initial_state, s, hv) + v0)
-#endif
+    const uint column = group % slices * 16 * WV + wv * 16 + 2 * m.row; /* this item's columns: it and the next */
+    const bool there = V % (16 * WV) == 0 || column < V;
+    const uint place = wk * OWN * MMA_LINE + m.col * MMA_CHUNK;         /* its first place in K */
+    const uint tile = wk * SHARE / MMA_CHUNK * MMA_LINE + wk * SHARE % MMA_CHUNK; /* its warp's first row for mma_nk */
+    const uint token = tile + m.col * MMA_CHUNK;                        /* its first token in a chunk */
 
-/* Starts to read what chunk c (a buffer's number, its first token and its rows) needs. */
-#define FETCH_CHUNK(c, t, rows)                                                                                        \
+    /* Where the next chunk begins, for this item. */
+    __global const ELEM(T_W) *next_w = ROW3(w, b, seq.begin, hv);
+    __global const ELEM(T_K) *next_k = ROW3(k, b, seq.begin, hk);
+    __global const ELEM(T_U) *next_u = ROW3(u, b, seq.begin, hv) + (there ? column : 0);
+    __global const float *next_g = ROW2(g, b, seq.begin) + hv;
+    float4 u_of[SHARE]; /* u^T of the warp's tokens */
+
+/* Starts to read a chunk of `rows` tokens; u of rows past the end meets zeros in k. */
+#define FETCH(to, rows)                                                                                                \
     do {                                                                                                               \
-        mma_copy_rows(tile_w[c], K_LINES, CHUNK, ROW3(w, b, t, hv), w_at.z, rows, K, ITEMS);                           \
-        mma_copy_rows(tile_k[c], K_LINES, CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, ITEMS);                           \
-        if (id < CHUNK)                                                                                                \
-            mma_copy_word(&gates[c][id], &ROW2(g, b, t + min(id, rows - 1))[hv]);                                      \
+        mma_copy_rows(tile_w[to], K_LINES, K_LINES, CHUNK, next_w, w_at.z, rows, K, ITEMS);                            \
+        mma_copy_rows(tile_k[to], K_LINES, K_LINES, CHUNK, next_k, k_at.z, rows, K, ITEMS);                            \
+        for (uint i_ = id; i_ < CHUNK; i_ += ITEMS)                                                                    \
+            mma_copy_word(&gates[to][i_], next_g + min(i_, (rows)-1) * g_at.z);                                        \
+        mma_commit();                                                                                                  \
         MMA_UNROLL                                                                                                     \
         for (uint n = 0; n < SHARE; n++) {                                                                             \
-            const uint at = token_of(m, wk * SHARE + n); /* rows past the end meet zeros in w and k */                 \
-            next[n].lo = CAT(mma_load2_, T_U)(ROW3(u, b, t + min(at, rows - 1), hv) + v0);                             \
-            next[n].hi = CAT(mma_load2_, T_U)(ROW3(u, b, t + min(at + 4 * MMA_CHUNK, rows - 1), hv) + v0);             \
+            const uint low = min(token + TOKEN(n), (rows)-1), high = min(token + TOKEN(n) + 4 * MMA_CHUNK, (rows)-1);  \
+            u_of[n].xz = CAT(mma_load2_, T_U)(next_u + low * u_at.z);                                                  \
+            u_of[n].yw = CAT(mma_load2_, T_U)(next_u + high * u_at.z);                                                 \
         }                                                                                                              \
+        next_w += CHUNK * w_at.z;                                                                                      \
+        next_k += CHUNK * k_at.z;                                                                                      \
+        next_u += CHUNK * u_at.z;                                                                                      \
+        next_g += CHUNK * g_at.z;                                                                                      \
     } while (0)
 
     const uint chunks = (uint)((seq.end - seq.begin + CHUNK - 1) / CHUNK);
-    float4 next[SHARE]; /* u of the warp's share of tokens: (token, column), (token, column + 1), then the later token */
-    uint rows = (uint)min(seq.end - seq.begin, (ulong)CHUNK);
+    const uint last_rows = (uint)(seq.end - seq.begin) - (chunks - 1) * CHUNK;
     if (chunks > 0)
-        FETCH_CHUNK(0, seq.begin, rows);
-    mma_commit();
+        FETCH(0, chunks > 1 ? CHUNK : last_rows);
+
+    float4 state[OWN][MMA_CHUNK] = {{0}};
+    const size_t first = (size_t)place * V + (there ? column : 0);
+#if HAS_INITIAL_STATE
+    FOR_STATE(LOAD_STATE, ROW2(initial_state, s, hv) + first)
+#endif
+    __global ELEM(T_H) *h_now = ROW3(h, b, seq.first_chunk, hv) + first;
+    __global ELEM(T_V_NEW) *v_now = ROW3(v_new, b, seq.begin + token, hv) + (there ? column : 0);
 
     MMA_LOOP
     for (uint c = 0; c < chunks; c++) {
-        const uint now = c % 2;
-        const ulong t = seq.begin + (ulong)c * CHUNK;
-        FOR_STATE(STORE_H, ROW3(h, b, seq.first_chunk + c, hv) + v0)
-
-        float4 sum[TILES]; /* w @ h - u, transposed; the warps of one wv have a part each */
+        const uint now = c % 2, rows = c + 1 < chunks ? CHUNK : last_rows;
+        FOR_STATE(STORE_H, h_now)
+        h_now += h_at.z;
+#if WK > 1
         MMA_UNROLL
-        for (uint n = 0; n < TILES; n++)
-            sum[n] = n / SHARE == wk ? -next[n % SHARE].xzyw : (float4)(0);
-
-        MMA_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE); /* this chunk has arrived, and no one reads the last one any more */
-        const uint rows_now = rows;
-        if (c + 1 < chunks) {
-            rows = (uint)min(seq.end - t - CHUNK, (ulong)CHUNK);
-            FETCH_CHUNK(now ^ 1, t + CHUNK, rows);
+        for (uint l = 0; l < OWN; l++) {
+            MMA_UNROLL
+            for (uint i = 0; i < 4; i++)
+                left_h[wv][wk * OWN + l][i][lane] = mma_quad(state[l], i);
         }
-        mma_commit();
-        const float last = gates[now][rows_now - 1];
-        if (id < CHUNK)
-            factors[id] = -exp(last - gates[now][id]);
+#endif
+        float4 sum[2][SHARE]; /* w @ h - u, transposed */
+        MMA_UNROLL
+        for (uint n = 0; n < SHARE; n++)
+            sum[0][n] = -u_of[n], sum[1][n] = 0;
+        MMA_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE); /* this chunk and left_h are there, and no one reads the last chunk any more */
+        if (c + 1 < chunks)
+            FETCH(now ^ 1, c + 2 < chunks ? CHUNK : last_rows);
 
         struct mma_a a[TOKENS][4];
         MMA_UNROLL
-        for (uint l = 0; l < OWN; l++) {
+        for (uint l = 0; l < K_LINES; l++) {
+#if WK > 1
+            MMA_UNROLL
+            for (uint i = 0; i < 4; i++)
+                a[0][i] = mma_make_a(m, left_h[wv][l][i][lane]);
+#else
             mma_operand(m, a[0], state[l]);
-            MMA_UNROLL
-            for (uint i = 0; i < TOKENS; i++)
-                mma_nk(m, sum + i * MMA_CHUNK, a[0], tile_w[now], K_LINES, i * MMA_LINE, wk * OWN + l);
-        }
-#if WK > 1
-        MMA_UNROLL
-        for (uint n = 0; n < TILES; n++)
-            parts[(warp * TILES + n) * MMA_WARP + id % MMA_WARP] = sum[n];
 #endif
-        barrier(CLK_LOCAL_MEM_FENCE); /* factors, parts */
-        MMA_UNROLL
-        for (uint n = 0; n < TILES; n++) {
-#if WK > 1
-            sum[n] = parts[(wv * TILES + n) * MMA_WARP + id % MMA_WARP];
-            MMA_UNROLL
-            for (uint i = 1; i < WK; i++)
-                sum[n] += parts[((i * WV + wv) * TILES + n) * MMA_WARP + id % MMA_WARP];
-#endif
-            const uint low = token_of(m, n), high = low + 4 * MMA_CHUNK;
-            if (there && n / SHARE == wk) {
-                if (low < rows_now)
-                    CAT(mma_store2_, T_V_NEW)(ROW3(v_new, b, t + low, hv) + v0, -sum[n].x, -sum[n].z);
-                if (high < rows_now)
-                    CAT(mma_store2_, T_V_NEW)(ROW3(v_new, b, t + high, hv) + v0, -sum[n].y, -sum[n].w);
-            }
-            sum[n] *= (float4)(factors[low], factors[high], factors[low], factors[high]);
+            mma_nk(m, sum[l % 2], SHARE, a[0], tile_w[now], K_LINES, tile, l);
         }
 
+        const float last = gates[now][rows - 1];
+        MMA_UNROLL
+        for (uint n = 0; n < SHARE; n++) {
+            const uint low = token + TOKEN(n), high = low + 4 * MMA_CHUNK;
+            sum[0][n] += sum[1][n];
+            if (there && low < rows)
+                CAT(mma_store2_, T_V_NEW)(v_now + TOKEN(n) * v_new_at.z, -sum[0][n].x, -sum[0][n].z);
+            if (there && high < rows)
+                CAT(mma_store2_, T_V_NEW)(v_now + (TOKEN(n) + 4 * MMA_CHUNK) * v_new_at.z, -sum[0][n].y, -sum[0][n].w);
+            const float2 f = -(float2)(mma_exp(last - gates[now][low]), mma_exp(last - gates[now][high]));
+            sum[0][n] *= f.xyxy;
+        }
+        v_now += CHUNK * v_new_at.z;
+#if WK > 1
+        MMA_UNROLL
+        for (uint n = 0; n < SHARE; n += HALF) {
+            __local uint4 *left = &left_v[wv][0][0][lane] + (wk * SHARE + n) / MMA_CHUNK * 4 * MMA_WARP +
+                                  (wk * SHARE + n) / HALF % 2 * MMA_WARP;
+            left[0] = mma_quad(sum[0] + n, 0);
+            left[2 * MMA_WARP] = mma_quad(sum[0] + n, 2);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* left_v is there, and no one reads left_h any more */
+        MMA_UNROLL
+        for (uint i = 0; i < 4 * TOKENS; i++)
+            a[i / 4][i % 4] = mma_make_a(m, left_v[wv][i / 4][i % 4][lane]);
+#else
         MMA_UNROLL
         for (uint i = 0; i < TOKENS; i++)
-            mma_operand(m, a[i], sum + i * MMA_CHUNK);
-        const float decay = exp(last);
+            mma_operand(m, a[i], sum[0] + i * MMA_CHUNK);
+#endif
+        const float decay = mma_exp(last);
         MMA_UNROLL
         for (uint l = 0; l < OWN; l++) {
             MMA_UNROLL
@@ -194,6 +215,6 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
         }
     }
 #if HAS_FINAL_STATE
-    FOR_STATE(STORE_STATE, ROW2(final_state, s, hv) + v0)
+    FOR_STATE(STORE_STATE, ROW2(final_state, s, hv) + first)
 #endif
 }

@@ -78,7 +78,7 @@ __kernel void chunk_fwd_o_plain(FWD_O_ARGS)
 #define TILES ((V + WIDTH - 1) / WIDTH)
 #define SCORES TILE_PITCH(CHUNK)
 
-__attribute__((reqd_work_group_size(TILE_ITEMS, 1, 1))) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
+GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
 {
     TILE_LOCAL(left, 2 * CHUNK * TILE_PITCH(DEPTH)); /* q and k, then the scores */
     TILE_LOCAL(right, DEPTH * WIDTH);                /* h, then v_new */

@@ -53,21 +53,15 @@ MMA_FN void fetch_step(__local uint4 *buffer, uint s, __global const ELEM(T_K) *
                        __global const ELEM(T_H) *h, __global const ELEM(T_V_NEW) *v, ulong v_pitch, uint rows)
 {
     if (s < K_LINES) {
-        const uint left = K - s * MMA_LINE; /* of K */
-        mma_copy_rows(buffer, V_LINES, MMA_LINE, h + s * MMA_LINE * V, V, left, COLUMNS, ITEMS);
-        mma_copy_rows(buffer + ROWS_SIZE, 1, CHUNK, k + s * MMA_LINE, k_pitch, rows, left, ITEMS);
+        const uint width = K % MMA_LINE == 0 ? MMA_LINE : min((uint)MMA_LINE, K - s * MMA_LINE);
+        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_LINE, h + s * MMA_LINE * V, V, width, COLUMNS, ITEMS);
+        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, CHUNK, k + s * MMA_LINE, k_pitch, rows, width, ITEMS);
     } else if (s < STEPS) {
         const uint j = (s - K_LINES) * MMA_LINE;
-        mma_copy_rows(buffer, V_LINES, MMA_LINE, v + j * v_pitch, v_pitch, rows > j ? rows - j : 0, COLUMNS, ITEMS);
+        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_LINE, v + j * v_pitch, v_pitch, rows > j ? rows - j : 0, COLUMNS,
+                      ITEMS);
     }
     mma_commit();
-}
-
-/* exp(x) where `there`, else 0. */
-MMA_FN float exp_if(bool there, float x)
-{
-    const float e = exp(there ? x : 0);
-    return there ? e : 0;
 }
 
 /* P of rows i and i + 8 and of the line of tokens from j on: from the sums of q @ k^T. */
@@ -77,9 +71,8 @@ MMA_FN void gate(struct mma m, float4 *c, __local const float *g, uint i, uint j
     MMA_UNROLL
     for (uint x = 0; x < MMA_CHUNK; x++) {
         const uint j0 = j + m.col * MMA_CHUNK + x, j1 = j0 + 4 * MMA_CHUNK;
-        const float4 e = (float4)(exp_if(i >= j0, g0 - g[j0]), exp_if(i >= j1, g0 - g[j1]),
-                                  exp_if(i + 8 >= j0, g1 - g[j0]), exp_if(i + 8 >= j1, g1 - g[j1]));
-        const float4 y = c[x] * (e * scale);
+        const float4 y = c[x] * (float4)(mma_exp(g0 - g[j0]), mma_exp(g0 - g[j1]), mma_exp(g1 - g[j0]),
+                                         mma_exp(g1 - g[j1])) * scale;
         c[x] = (float4)(i >= j0 ? y.x : 0, i >= j1 ? y.y : 0, i + 8 >= j0 ? y.z : 0, i + 8 >= j1 ? y.w : 0);
     }
 }
@@ -93,7 +86,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
     MMA_HERE(m, ITEMS);
 
     const uint group = (uint)get_group_id(0) / SPLIT, column = (uint)get_group_id(0) % SPLIT * COLUMNS;
-    const ulong hv = group % (uint)HV, hk = (uint)hv / (uint)(HV / H);
+    const ulong hv = group % (uint)HV, hk = (uint)hv / ((uint)HV / (uint)H);
     const struct gdn_chunk chunk = gdn_chunk(group / (uint)HV, cu_seqlens + cu_seqlens_at.x, T, N, NT);
     if (chunk.rows == 0)
         return;
@@ -126,13 +119,13 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
         mma_fetch(m, next, low, high, s + 1 < K_LINES ? s + 1 : s, K);
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++)
-            mma_nk(m, p[j], a, buffer + ROWS_SIZE, 1, j * MMA_LINE, 0, 0, MMA_CHUNK);
+            mma_nk(m, p[j], MMA_CHUNK, a, buffer + ROWS_SIZE, 1, j * MMA_LINE, 0);
         MMA_UNROLL
         for (uint line = 0; line < V_LINES; line++)
             mma_kn(m, c[line], a, buffer, V_LINES, 0, line);
     }
 
-    const float e0 = scale * exp(gates[i]), e1 = scale * exp(gates[i + 8]);
+    const float e0 = scale * mma_exp(gates[i]), e1 = scale * mma_exp(gates[i + 8]);
     MMA_UNROLL
     for (uint line = 0; line < V_LINES; line++) {
         MMA_UNROLL

@@ -30,13 +30,8 @@
 #define VEC 1 /* every row of a vector tensor starts at a multiple of VEC elements */
 #endif
 
-/* Before a kernel that is launched with groups of exactly n items. CPUs are not told: PoCL 3.1 fails an assertion where
- * a kernel of a required size runs while its binary is fetched, and gains nothing from knowing. */
-#if WD_CPU
-#define GROUP_SIZE(n)
-#else
+/* Before a kernel that is launched with groups of exactly n items. */
 #define GROUP_SIZE(n) __attribute__((reqd_work_group_size(n, 1, 1)))
-#endif
 
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)

@@ -64,7 +64,7 @@ static inline struct gdn_sequence gdn_sequence(ulong s, __global const int *cu_s
 /* Chunk c of the B*NT that all batch entries may have. */
 static inline struct gdn_chunk gdn_chunk(ulong c, __global const int *cu_seqlens, ulong T, ulong N, ulong NT)
 {
-    struct gdn_chunk chunk = {c / NT, 0, 0, c % NT};
+    struct gdn_chunk chunk = {(uint)c / (uint)NT, 0, 0, (uint)c % (uint)NT};
     struct gdn_sequence seq = {0, 0, T, 0};
 #if HAS_CU_SEQLENS
     seq.end = 0;

@@ -14,8 +14,8 @@
  *                                        from rows in memory by mma_fetch(), mma_fetched()
  *   tile           __local uint4[]       the right operand: rows of lines, MMA_TILE(rows, lines) chunks in all
  *
- *   mma_kn(m, c, a, tile, lines, row, line)               C += A @ X,    X  = rows row .. row + MMA_LINE - 1, one line
- *   mma_nk(m, c, a, tile, lines, row, line, from, to)     C += A @ X^T   of the same; only c[from] .. c[to - 1]
+ *   mma_kn(m, c, a, tile, lines, row, line)      C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
+ *   mma_nk(m, c, n, a, tile, lines, row, line)   C += A @ X^T, n of the c[j] only: from row % MMA_CHUNK on
  *
  * How the depth of a product is numbered is no one's business as long as A and X agree. A step's eight words of depth
  * are here words 2i and 2i+1 of one chunk of each of four items, so that every access, A's and C's too, is 16 bytes
@@ -141,18 +141,18 @@ MMA_FN void mma_commit(void)
 #define MMA_WAIT(n)
 #endif
 
-/* Starts copying `all` rows into a tile: those below `rows` from x, `pitch` elements apart and `width` wide (a
- * multiple of MMA_CHUNK), the rest and what fills up a line as zeros. `items` work-items take part, at least lines * 8
- * of them; all numbers but pitch and rows are constants. */
-MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint all, __global const ELEM(MMA_TYPE) *x, ulong pitch,
-                          uint rows, uint width, uint items)
+/* Starts copying `all` rows into the first `fill` lines of a tile's rows: those below `rows` from x, `pitch` elements
+ * apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items` work-items take part, at least 8 for
+ * each line to fill. All numbers are constants but pitch, rows and, unless it fills the lines, width. */
+MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, __global const ELEM(MMA_TYPE) *x,
+                          ulong pitch, uint rows, uint width, uint items)
 {
-    const uint id = (uint)get_local_id(0), step = items / (lines * 8); /* rows at a time */
-    const uint r0 = id / (lines * 8), chunk = id % (lines * 8);
+    const uint step = items / (fill * 8); /* rows at a time */
+    const uint id = (uint)get_local_id(0), r0 = id / (fill * 8), chunk = id % (fill * 8);
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
     __local uint4 *dst = tile + chunk;
-    if (width % MMA_LINE == 0 && all % step == 0 && items % (lines * 8) == 0 && rows >= all) {
+    if (width == fill * MMA_LINE && all % step == 0 && items % (fill * 8) == 0 && rows >= all) {
         MMA_UNROLL
         for (uint i = 0; i < all / step; i++, src += stride) {
             if (step % MMA_CHUNK == 0)
@@ -275,6 +275,18 @@ MMA_FN void mma_words_out(__global void *p, const uint *x)
     }
 MMA_CHUNKS(f16)
 MMA_CHUNKS(bf16)
+
+/* exp(x) to 2^-22 of its value while |x| is about 1, 0 below the smallest normal. */
+MMA_FN float mma_exp(float x)
+{
+#if MMA_NVIDIA
+    float r;
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.44269504f));
+    return r;
+#else
+    return exp(x);
+#endif
+}
 
 /* Stores a line of C to rows of `width` elements of type T that begin at low and high (rows m.row and m.row + 8). */
 #define MMA_STORE_LINE(T, m, c, line, low, high, width, low_there, high_there)                                         \
@@ -472,7 +484,7 @@ MMA_FN void mma_multiply(struct mma m, float4 *c, struct mma_a a, const struct m
         mma_instruction(m, c + j, a.hi, b[j].hi);
 }
 
-/* ---- Products. row: a multiple of MMA_LINE ---- */
+/* ---- Products. row: a multiple of MMA_LINE, but see mma_nk ---- */
 
 MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint row,
                    uint line)
@@ -498,21 +510,22 @@ MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local con
     }
 }
 
-MMA_FN void mma_nk(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint row,
-                   uint line, uint from, uint to)
+MMA_FN void mma_nk(struct mma m, float4 *c, uint n, const struct mma_a a[4], __local const uint4 *tile, uint lines,
+                   uint row, uint line)
 {
     __local const uint4 *x = tile + (m.pick * MMA_PITCH(lines) + m.col);
     MMA_UNROLL
     for (uint s = 0; s < 4; s += 2) {
         struct mma_b b[2][MMA_CHUNK];
         MMA_UNROLL
-        for (uint j = from; j < to; j++) {
-            const uint4 y = x[row / MMA_CHUNK * MMA_PITCH(lines) + (j * lines + line) * 8 + s / 2 * 4];
-            b[0][j - from] = mma_make_b(m, y.xy);
-            b[1][j - from] = mma_make_b(m, y.zw);
+        for (uint j = 0; j < n; j++) {
+            const uint4 y = x[row / MMA_CHUNK * MMA_PITCH(lines) + (row % MMA_CHUNK + j) * lines * 8 + line * 8 +
+                              s / 2 * 4];
+            b[0][j] = mma_make_b(m, y.xy);
+            b[1][j] = mma_make_b(m, y.zw);
         }
-        mma_multiply(m, c + from, a[s], b[0], to - from);
-        mma_multiply(m, c + from, a[s + 1], b[1], to - from);
+        mma_multiply(m, c, a[s], b[0], n);
+        mma_multiply(m, c, a[s + 1], b[1], n);
     }
 }
 

@@ -6,9 +6,11 @@
  * these go from memory to the engine's tiles untouched.
  *
  * Layout    as recompute_w_u.cl. k and v of one type; A, w and u of any. K and V multiples of 16.
- * Params    SPLIT: 1: a group makes u and w; 2: one of them.
- * Launch    B*NT * HV * SPLIT groups of 128 items: four warps of 16 rows each. Heads are neighbours, as in memory.
- * Traffic   k, v, w, u once, A SPLIT times. Local: 64 rows of v and of k.
+ * Params    STAGES: tiles in local memory, 2 or 3. PER_UNIT: groups for each compute unit (the host's, for the grid).
+ * Launch    any number of groups of 128 items: four warps of 16 rows each. A step makes u or w of one chunk and head;
+ *           groups take every so manieth step, and fetch ahead while they compute. Neighbouring steps are neighbours in
+ *           memory.
+ * Traffic   k, v, w, u once, A twice, the second time from cache. Local: STAGES * 64 rows of k or v.
  * Numerics  mma.cl's; in 16 bits A times its scale is rounded once more. Rows past a short chunk's end count as zero.
  */
 #ifndef K
@@ -22,8 +24,8 @@
 #define MATH 0
 #define A_IS_LOWER 0
 #endif
-#ifndef SPLIT
-#define SPLIT 1
+#ifndef STAGES
+#define STAGES 3
 #endif
 
 #define MMA_TYPE T_K
@@ -34,8 +36,8 @@
 
 #define ITEMS 128
 #define DEPTH (CHUNK / MMA_LINE) /* lines of a row of A */
-#define K_LINES MMA_LINES(K)
-#define V_LINES MMA_LINES(V)
+#define LINES (K > V ? MMA_LINES(K) : MMA_LINES(V))
+#define AHEAD (STAGES - 1) /* steps from the fetch of a tile to its use */
 
 /* Rows m.row and m.row + 8 of A as in a C. */
 MMA_FN void load_A(struct mma m, float4 c[DEPTH][MMA_CHUNK], __global const ELEM(T_A) *low,
@@ -84,67 +86,114 @@ MMA_FN void scale_A(struct mma m, struct mma_a a[DEPTH][4], float4 c[DEPTH][MMA_
     }
 }
 
-/* One output, line by line. */
-#define MULTIPLY(T, tile, lines, out, pitch, width)                                                                    \
-    MMA_LOOP                                                                                                           \
-    for (uint line = 0; line < lines; line++) {                                                                        \
-        float4 c[MMA_CHUNK] = {0};                                                                                     \
-        MMA_UNROLL                                                                                                     \
-        for (uint d = 0; d < DEPTH; d++) {                                                                             \
-            if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row))                                                     \
-                mma_kn(m, c, a[d], tile, lines, d * MMA_LINE, line);                                                   \
-        }                                                                                                              \
-        MMA_STORE_LINE(T, m, c, line, out, (out) + 8 * (pitch), width, i < chunk.rows, i + 8 < chunk.rows);            \
+struct step {
+    ulong b, t, hv;
+    uint rows; /* 0: nothing to do */
+    bool is_w;
+};
+
+/* Step s of 2 * B * NT * HV: u and w take turns. */
+MMA_FN struct step step_at(uint s, __global const int *cu_seqlens, GDN_SIZES)
+{
+    struct step step = {0, 0, s / 2 % (uint)HV, 0, s % 2};
+    const uint c = s / 2 / (uint)HV;
+    if (c < (uint)(B * NT)) {
+        const struct gdn_chunk chunk = gdn_chunk(c, cu_seqlens, T, N, NT);
+        step.b = chunk.batch;
+        step.t = chunk.token;
+        step.rows = chunk.rows;
     }
+    return step;
+}
 
 __kernel GROUP_SIZE(ITEMS)
 void recompute_w_u_mma(IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens),
                        OUT(T_W, w), OUT(T_U, u), GDN_SIZES)
 {
-    __local uint4 tile_v[CHUNK * V_LINES * 8] __attribute__((aligned(16)));
-    __local uint4 tile_k[CHUNK * K_LINES * 8] __attribute__((aligned(16)));
-    __local float scale_u[CHUNK], scale_w[CHUNK];
+    __local uint4 tiles[STAGES][MMA_TILE(CHUNK, LINES)] __attribute__((aligned(16)));
+    __local float scales[2][CHUNK];
     MMA_HERE(m, ITEMS);
-
-    const uint group = (uint)get_group_id(0) / SPLIT, half_ = (uint)get_group_id(0) % SPLIT;
-    const ulong hv = group % (uint)HV, hk = (uint)hv / (uint)(HV / H);
-    const struct gdn_chunk chunk = gdn_chunk(group / (uint)HV, cu_seqlens + cu_seqlens_at.x, T, N, NT);
-    if (chunk.rows == 0)
-        return;
-    const bool make_u = SPLIT == 1 || half_ == 0, make_w = SPLIT == 1 || half_ == 1;
-    const ulong b = chunk.batch, t = chunk.token;
-
-    if (make_u)
-        mma_copy_rows(tile_v, V_LINES, CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, ITEMS);
-    mma_commit();
-    if (make_w)
-        mma_copy_rows(tile_k, K_LINES, CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, ITEMS);
-    mma_commit();
-
     const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
-    if (id < CHUNK) {
-        const bool there = id < chunk.rows;
-        const float x = there ? ROW2(beta, b, t + id)[hv] : 0;
-        scale_u[id] = x;
-        scale_w[id] = there ? x * exp(ROW2(g, b, t + id)[hv]) : 0;
-    }
-    const uint low = min(i, chunk.rows - 1), high = min(i + 8, chunk.rows - 1); /* rows past the end go nowhere */
-    float4 c_A[DEPTH][MMA_CHUNK];
-    load_A(m, c_A, ROW3(A, b, t + low, hv), ROW3(A, b, t + high, hv));
+    const uint groups = (uint)get_num_groups(0), end = 2 * (uint)(B * NT * HV);
 
-    struct mma_a a[DEPTH][4];
-    MMA_WAIT(1);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (chunk.rows < CHUNK)
-        trim_A(m, c_A, chunk.rows);
-    if (make_u) {
-        scale_A(m, a, c_A, scale_u);
-        MULTIPLY(T_U, tile_v, V_LINES, ROW3(u, b, t + i, hv), u_at.z, V)
+#define STEP_AT(s) step_at(s, cu_seqlens + cu_seqlens_at.x, B, T, H, HV, N, NT)
+/* Starts to read a step's tile. */
+#define FETCH(step, n)                                                                                                 \
+    do {                                                                                                               \
+        __local uint4 *tile = tiles[(n) % STAGES];                                                                     \
+        if (step.rows > 0 && step.is_w)                                                                                \
+            mma_copy_rows(tile, LINES, MMA_LINES(K), CHUNK,                                                            \
+                          ROW3(k, step.b, step.t, (uint)step.hv / ((uint)HV / (uint)H)), k_at.z, step.rows, K, ITEMS); \
+        else if (step.rows > 0)                                                                                        \
+            mma_copy_rows(tile, LINES, MMA_LINES(V), CHUNK, ROW3(v, step.b, step.t, step.hv), v_at.z, step.rows, V,    \
+                          ITEMS);                                                                                      \
+        mma_commit();                                                                                                  \
+    } while (0)
+/* Reads a step's rows of A; rows past the end go nowhere. */
+#define LOAD_A(step)                                                                                                   \
+    if (step.rows > 0)                                                                                                 \
+        load_A(m, c_A, ROW3(A, step.b, step.t + min(i, step.rows - 1), step.hv),                                       \
+               ROW3(A, step.b, step.t + min(i + 8, step.rows - 1), step.hv))
+/* Reads this item's share of a step's scales. */
+#define LOAD_SCALE(step)                                                                                               \
+    if (id < step.rows) {                                                                                              \
+        scale = ROW2(beta, step.b, step.t + id)[step.hv];                                                              \
+        gate = step.is_w ? ROW2(g, step.b, step.t + id)[step.hv] : 0;                                                  \
+    } else {                                                                                                           \
+        scale = 0;                                                                                                     \
     }
-    MMA_WAIT(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (make_w) {
-        scale_A(m, a, c_A, scale_w);
-        MULTIPLY(T_W, tile_k, K_LINES, ROW3(w, b, t + i, hv), w_at.z, K)
+#define GIVE_SCALE(n)                                                                                                  \
+    if (id < CHUNK)                                                                                                    \
+        scales[(n) % 2][id] = scale * exp(gate);
+
+    uint s = (uint)get_group_id(0);
+    struct step now = STEP_AT(s), next = STEP_AT(s + groups), later = STEP_AT(s + 2 * groups);
+    FETCH(now, 0);
+    if (AHEAD == 2)
+        FETCH(next, 1);
+    float4 c_A[DEPTH][MMA_CHUNK];
+    LOAD_A(now);
+    float scale, gate = 0;
+    LOAD_SCALE(now)
+    GIVE_SCALE(0)
+    LOAD_SCALE(next)
+
+    MMA_LOOP
+    for (uint n = 0; s < end; n++, s += groups) {
+        MMA_WAIT(AHEAD - 1);
+        barrier(CLK_LOCAL_MEM_FENCE); /* tile and scales are there, and no one reads those before any more */
+        if (AHEAD == 2)
+            FETCH(later, n + 2);
+        else
+            FETCH(next, n + 1);
+        GIVE_SCALE(n + 1)
+        LOAD_SCALE(later)
+
+        struct mma_a a[DEPTH][4];
+        if (now.rows < CHUNK)
+            trim_A(m, c_A, now.rows);
+        scale_A(m, a, c_A, scales[n % 2]);
+        LOAD_A(next);
+
+        const uint lines = now.is_w ? MMA_LINES(K) : MMA_LINES(V);
+        const bool low = i < now.rows, high = i + 8 < now.rows;
+        __global ELEM(T_W) *out_w = ROW3(w, now.b, now.t + i, now.hv);
+        __global ELEM(T_U) *out_u = ROW3(u, now.b, now.t + i, now.hv);
+        MMA_LOOP
+        for (uint line = 0; line < lines; line++) {
+            float4 c[MMA_CHUNK] = {0};
+            MMA_UNROLL
+            for (uint d = 0; d < DEPTH; d++) {
+                if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))
+                    mma_kn(m, c, a[d], tiles[n % STAGES], LINES, d * MMA_LINE, line);
+            }
+            if (now.is_w)
+                MMA_STORE_LINE(T_W, m, c, line, out_w, out_w + 8 * w_at.z, K, low, high);
+            else
+                MMA_STORE_LINE(T_U, m, c, line, out_u, out_u + 8 * u_at.z, V, low, high);
+        }
+        now = next;
+        next = later;
+        later = STEP_AT(s + 3 * groups);
     }
 }

@@ -43,22 +43,9 @@ static wd_status pick_device(const wd_context_desc *desc, cl_device_id *out)
     return st;
 }
 
-/* Where the user's tuning file lies, or NULL for none. The caller frees it. */
-static char *tuning_place(const wd_context_desc *desc)
-{
-    const char *file = desc->tuning_file ? desc->tuning_file : getenv("WARPDRIVE_TUNING_FILE");
-    if (file)
-        return *file ? strdup(file) : NULL;
-    char *dir = wd_cache_place(desc->cache_dir), *path = NULL;
-    if (dir && (path = malloc(strlen(dir) + sizeof "/tuning.tune")))
-        sprintf(path, "%s/tuning.tune", dir);
-    free(dir);
-    return path;
-}
-
 static wd_status load_tuning(struct wd_context *ctx, const wd_context_desc *desc)
 {
-    char *path = tuning_place(desc);
+    char *path = wd_tuning_place(desc->tuning_file, desc->cache_dir);
     const wd_status st = wd_tuning_init(&ctx->tuning, &ctx->caps, path, &ctx->log);
     free(path);
     return st;

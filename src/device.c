@@ -204,7 +204,7 @@ static void ask_extensions(struct wd_caps *caps)
 }
 
 /* Results must not depend on the device's idea of a quotient, so division is rounded correctly where that is a
- * choice. Nothing here may ever relax arithmetic.
+ * choice. Nothing here may ever relax arithmetic. -w: some drivers print their warnings' number on stderr.
  *
  * PoCL 3.1 aborts if a binary is fetched while a kernel with a required group size runs: its table of loaded kernels
  * takes the general build, made for the binary, for the one that runs. Without the attribute they differ in size; and
@@ -213,7 +213,7 @@ static void set_build_options(struct wd_caps *caps)
 {
     cl_device_fp_config config = 0;
     ask(caps->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config);
-    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2%s%s",
+    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2 -w%s%s",
              config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
              caps->compiles_late ? " -Dreqd_work_group_size(x,y,z)=" : "");
 }

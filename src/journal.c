@@ -113,9 +113,9 @@ struct wd_journal *wd_journal_open(const char *path, bool wait, const struct wd_
         wd_journal_close(j);
         return NULL;
     }
-    /* What a kill cut short must not run into the next line. */
-    const size_t bytes = text ? strlen(text) : 0;
-    if (bytes && text[bytes - 1] != '\n' && !wd_file_write(j->fd, "\n", 1))
+    /* What a kill cut short says nothing, and must not run into the next line. */
+    const char *end = text ? strrchr(text, '\n') : NULL;
+    if (text && ftruncate(j->fd, end ? end + 1 - text : 0))
         cannot(j, "cannot be written");
     free(text);
     return j;

@@ -149,13 +149,14 @@ static int by_value(const void *a, const void *b)
 wd_status wd_meter_time(struct wd_meter *m, wd_work_fn work, void *user, double budget_ns, double stop_ns,
                         struct wd_timing *out)
 {
-    double ns[MAX_ROUNDS], warm;
+    double ns[MAX_ROUNDS] = {0}, warm, fastest = 0;
     unsigned n = 0;
     wd_status st = run_batch(m, 2, false, work, user, &warm);
     const uint64_t start = wd_now_ns();
     while (!st && n < MAX_ROUNDS && (n < MIN_ROUNDS || (double)(wd_now_ns() - start) < budget_ns)) {
-        st = wd_meter_round(m, work, user, &ns[n++]);
-        if (stop_ns > 0 && ns[n - 1] > stop_ns)
+        st = wd_meter_round(m, work, user, &ns[n]);
+        fastest = n == 0 || ns[n] < fastest ? ns[n] : fastest;
+        if (++n == 2 && stop_ns > 0 && fastest > stop_ns)
             break;
     }
     if (st)

@@ -31,7 +31,7 @@ struct wd_timing {
 typedef wd_status (*wd_work_fn)(void *user);
 
 /** Times `work`. Rounds until about budget_ns are spent, at least 3 and at most 25. Where stop_ns is not 0, gives up
- *  after the first round that is slower than that (one round is then all there is). */
+ *  when the first two rounds are both slower than that. */
 wd_status wd_meter_time(struct wd_meter *meter, wd_work_fn work, void *user, double budget_ns, double stop_ns,
                         struct wd_timing *out);
 

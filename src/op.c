@@ -87,10 +87,8 @@ double wd_op_bytes(const struct wd_problem *p)
 
 /* ---- Reading the args struct through the tables ---- */
 
-enum { ARGS_MAX = 1536 };
-
 union args {
-    unsigned char byte[ARGS_MAX];
+    unsigned char byte[WD_MAX_ARGS];
     size_t align;
     void *align_pointer;
 };

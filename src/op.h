@@ -19,7 +19,14 @@
 
 #include "device.h"
 
-enum { WD_MAX_DIMS = 16, WD_MAX_TENSORS = 20, WD_MAX_SCALARS = 8, WD_MAX_RANK = 5, WD_MAX_PARAMS = 6 };
+enum {
+    WD_MAX_DIMS = 16,
+    WD_MAX_TENSORS = 20,
+    WD_MAX_SCALARS = 8,
+    WD_MAX_RANK = 5,
+    WD_MAX_PARAMS = 6,
+    WD_MAX_ARGS = 1536, /* bytes of an args struct */
+};
 
 #define WD_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -57,6 +57,66 @@ static const struct wd_variant cpu = {
     .grid = cpu_grid,
 };
 
+/* ---- tile ---- */
+
+enum { TILE_TX, TILE_MR };
+static const struct wd_param tile_params[] = {
+    [TILE_TX] = {"TX", wd_tile_tx},
+    [TILE_MR] = {"MR", wd_tile_mr},
+    {NULL, NULL},
+};
+
+/* The state and v_new of 4*TX columns stay in local memory. */
+static bool tile_fits(const struct wd_caps *caps, const struct wd_problem *p, int tx, int mr)
+{
+    const size_t padded = (p->dim[GDN_K] + WD_TILE_DEPTH - 1) / WD_TILE_DEPTH * WD_TILE_DEPTH;
+    return wd_tile_fits(caps, tx, mr, (padded + WD_GDN_CHUNK) * 4 * (size_t)tx + WD_TILE_STAGE);
+}
+
+static const char *tile_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return tile_fits(caps, p, 4, 8) ? NULL : "needs work-groups of 32 and 30 KB of local memory for K 256";
+}
+
+static size_t tiles(const struct wd_problem *p, int tx)
+{
+    return (p->dim[GDN_V] + 4 * (size_t)tx - 1) / (4 * (size_t)tx);
+}
+
+/* Wide groups read w and k less often, narrow ones keep more compute units busy: the widest that fit and leave none
+ * without work, for the chunks of a state come one after the other. */
+static void tile_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    int tx = 16;
+    while (tx > 4 && (!tile_fits(caps, p, tx, wd_tile_model_mr(caps, tx)) ||
+                      states(p) * tiles(p, tx) < caps->compute_units))
+        tx /= 2;
+    param[TILE_TX] = tx;
+    param[TILE_MR] = wd_tile_model_mr(caps, tx);
+}
+
+static bool tile_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    return tile_fits(caps, p, param[TILE_TX], param[TILE_MR]);
+}
+
+static void tile_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)caps;
+    wd_gdn_grid(g, (size_t)(param[TILE_TX] * WD_GDN_CHUNK / param[TILE_MR]), states(p) * tiles(p, param[TILE_TX]));
+}
+
+static const struct wd_variant tile = {
+    .name = "tile",
+    .file = "chunk_fwd_h.cl",
+    .kernel = "chunk_fwd_h_tile",
+    .params = tile_params,
+    .refuse = tile_refuse,
+    .model = tile_model,
+    .valid = tile_valid,
+    .grid = tile_grid,
+};
+
 /* ---- plain ---- */
 
 static void plain_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -72,7 +132,7 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &plain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
 
 const struct wd_op wd_op_chunk_fwd_h = {
     .id = WD_OP_CHUNK_FWD_H,

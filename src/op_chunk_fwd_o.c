@@ -63,6 +63,59 @@ static const struct wd_variant cpu = {
     .grid = cpu_grid,
 };
 
+/* ---- tile ---- */
+
+enum { TILE_NB, TILE_MR, TX = 16 };
+static const struct wd_param tile_params[] = {
+    [TILE_NB] = {"NB", (const int[]){1, 2, 0}},
+    [TILE_MR] = {"MR", wd_tile_mr},
+    {NULL, NULL},
+};
+
+static bool tile_fits(const struct wd_caps *caps, int nb, int mr)
+{
+    const size_t columns = (size_t)nb * WD_GDN_CHUNK;
+    return wd_tile_fits(caps, TX, mr, 2 * WD_TILE_STAGE + WD_TILE_DEPTH * columns + WD_GDN_CHUNK);
+}
+
+static const char *tile_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    (void)p;
+    return tile_fits(caps, 1, 8) ? NULL : "needs work-groups of 128 and 27 KB of local memory";
+}
+
+/* A group of all columns computes the scores once. */
+static void tile_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    param[TILE_MR] = wd_tile_model_mr(caps, TX);
+    param[TILE_NB] = p->dim[GDN_V] > WD_GDN_CHUNK && tile_fits(caps, 2, param[TILE_MR]) ? 2 : 1;
+}
+
+static bool tile_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    (void)p;
+    return tile_fits(caps, param[TILE_NB], param[TILE_MR]);
+}
+
+static void tile_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)caps;
+    const size_t columns = (size_t)param[TILE_NB] * WD_GDN_CHUNK;
+    wd_gdn_grid(g, (size_t)(TX * WD_GDN_CHUNK / param[TILE_MR]),
+                pieces(p) * ((p->dim[GDN_V] + columns - 1) / columns));
+}
+
+static const struct wd_variant tile = {
+    .name = "tile",
+    .file = "chunk_fwd_o.cl",
+    .kernel = "chunk_fwd_o_tile",
+    .params = tile_params,
+    .refuse = tile_refuse,
+    .model = tile_model,
+    .valid = tile_valid,
+    .grid = tile_grid,
+};
+
 /* ---- plain ---- */
 
 static void plain_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -78,7 +131,7 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &plain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
 
 const struct wd_op wd_op_chunk_fwd_o = {
     .id = WD_OP_CHUNK_FWD_O,

@@ -107,13 +107,15 @@ size_t wd_gdn_cpu_panels(const int *param, size_t columns)
 
 /* ---- GPU forms with local memory ---- */
 
-const struct wd_param wd_gdn_tile_params[] = {
-    [WD_TILE_TX] = {"TX", (const int[]){4, 8, 16, 32, 0}},
-    [WD_TILE_MR] = {"MR", (const int[]){4, 8, 0}},
-    {NULL, NULL},
-};
+const int wd_tile_tx[] = {4, 8, 16, 32, 0};
+const int wd_tile_mr[] = {4, 8, 0};
 
-size_t wd_gdn_tile_items(const int *param)
+int wd_tile_model_mr(const struct wd_caps *caps, int tx)
 {
-    return (size_t)param[WD_TILE_TX] * (size_t)(WD_GDN_CHUNK / param[WD_TILE_MR]);
+    return (size_t)tx * WD_GDN_CHUNK / 4 <= caps->max_group ? 4 : 8;
+}
+
+bool wd_tile_fits(const struct wd_caps *caps, int tx, int mr, size_t floats)
+{
+    return (size_t)(tx * WD_GDN_CHUNK / mr) <= caps->max_group && floats * sizeof(float) <= caps->local_bytes;
 }

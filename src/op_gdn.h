@@ -91,10 +91,15 @@ size_t wd_gdn_cpu_panels(const int *param, size_t columns);
 
 /* ---- GPU forms with local memory (tile.cl) ---- */
 
-enum { WD_TILE_TX, WD_TILE_MR };
-extern const struct wd_param wd_gdn_tile_params[];
+/** Values of its parameters: TX items side by side, MR rows an item. */
+extern const int wd_tile_tx[], wd_tile_mr[];
 
-/** Work-items of a group. */
-size_t wd_gdn_tile_items(const int *param);
+/** Rows an item: few, unless that makes the group too large for the device. */
+int wd_tile_model_mr(const struct wd_caps *caps, int tx);
+
+/** Do a group of tx * 64/mr items and so many floats of local memory fit the device? */
+bool wd_tile_fits(const struct wd_caps *caps, int tx, int mr, size_t floats);
+
+enum { WD_TILE_DEPTH = 32, WD_TILE_STAGE = WD_GDN_CHUNK * (WD_TILE_DEPTH + 4) }; /* floats of a staged left factor */
 
 #endif

@@ -61,6 +61,62 @@ static const struct wd_variant cpu = {
     .grid = cpu_grid,
 };
 
+/* ---- tile ---- */
+
+enum { TILE_TX, TILE_MR };
+static const struct wd_param tile_params[] = {
+    [TILE_TX] = {"TX", wd_tile_tx},
+    [TILE_MR] = {"MR", wd_tile_mr},
+    {NULL, NULL},
+};
+
+static bool tile_fits(const struct wd_caps *caps, int tx, int mr)
+{
+    const size_t columns = 4 * (size_t)tx;
+    return wd_tile_fits(caps, tx, mr, WD_TILE_STAGE + WD_TILE_DEPTH * columns + WD_GDN_CHUNK);
+}
+
+static const char *tile_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    (void)p;
+    return tile_fits(caps, 4, 8) ? NULL : "needs work-groups of 32 and 12 KB of local memory";
+}
+
+/* 64 columns are wide enough for whole cache lines, and two such groups fit the local memory of any GPU. */
+static void tile_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    (void)p;
+    param[TILE_TX] = 16;
+    while (param[TILE_TX] > 4 && !tile_fits(caps, param[TILE_TX], wd_tile_model_mr(caps, param[TILE_TX])))
+        param[TILE_TX] /= 2;
+    param[TILE_MR] = wd_tile_model_mr(caps, param[TILE_TX]);
+}
+
+static bool tile_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    (void)p;
+    return tile_fits(caps, param[TILE_TX], param[TILE_MR]);
+}
+
+static void tile_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)caps;
+    const size_t columns = 4 * (size_t)param[TILE_TX];
+    const size_t tiles = (p->dim[GDN_K] + columns - 1) / columns + (p->dim[GDN_V] + columns - 1) / columns;
+    wd_gdn_grid(g, (size_t)(param[TILE_TX] * WD_GDN_CHUNK / param[TILE_MR]), pieces(p) * tiles);
+}
+
+static const struct wd_variant tile = {
+    .name = "tile",
+    .file = "recompute_w_u.cl",
+    .kernel = "recompute_w_u_tile",
+    .params = tile_params,
+    .refuse = tile_refuse,
+    .model = tile_model,
+    .valid = tile_valid,
+    .grid = tile_grid,
+};
+
 /* ---- plain ---- */
 
 static void plain_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -76,7 +132,7 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &plain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
 
 const struct wd_op wd_op_recompute_w_u = {
     .id = WD_OP_RECOMPUTE_W_U,

@@ -81,26 +81,38 @@ static struct wd_kernel **bucket_of(struct wd_programs *programs, const unsigned
     return &programs->bucket[key[0]];
 }
 
-static struct wd_kernel *find(struct wd_programs *programs, const unsigned char *key)
+/* The caller holds the table's lock. */
+static struct wd_kernel *look_up(struct wd_programs *programs, const unsigned char *key)
 {
-    pthread_mutex_lock(&programs->lock);
     struct wd_kernel *k = *bucket_of(programs, key);
     while (k && memcmp(k->key, key, sizeof k->key) != 0)
         k = k->next;
+    return k;
+}
+
+static struct wd_kernel *find(struct wd_programs *programs, const unsigned char *key)
+{
+    pthread_mutex_lock(&programs->lock);
+    struct wd_kernel *k = look_up(programs, key);
     pthread_mutex_unlock(&programs->lock);
     return k;
 }
 
-static void destroy_kernel(struct wd_kernel *k)
+static void release_program(struct wd_kernel *k)
 {
-    if (!k)
-        return;
-    if (k->awaited)
-        clReleaseEvent(k->awaited);
     if (k->kernel)
         clReleaseKernel(k->kernel);
     if (k->program)
         clReleaseProgram(k->program);
+    k->kernel = NULL;
+    k->program = NULL;
+}
+
+static void destroy_kernel(struct wd_kernel *k)
+{
+    if (k->awaited)
+        clReleaseEvent(k->awaited);
+    release_program(k);
     pthread_mutex_destroy(&k->lock);
     free(k);
 }
@@ -108,12 +120,10 @@ static void destroy_kernel(struct wd_kernel *k)
 /* Adds a kernel; if another thread was quicker, its kernel stays and this one goes. */
 static struct wd_kernel *insert(struct wd_programs *programs, struct wd_kernel *k)
 {
-    struct wd_kernel **bucket = bucket_of(programs, k->key);
     pthread_mutex_lock(&programs->lock);
-    struct wd_kernel *first = *bucket;
-    while (first && memcmp(first->key, k->key, sizeof k->key) != 0)
-        first = first->next;
+    struct wd_kernel *first = look_up(programs, k->key);
     if (!first) {
+        struct wd_kernel **bucket = bucket_of(programs, k->key);
         k->next = *bucket;
         *bucket = k;
     }
@@ -169,45 +179,39 @@ static cl_int event_status(cl_event event)
     return err == CL_SUCCESS ? status : err;
 }
 
-/* Waits while the driver compiles for a command that it has taken up (it is CL_SUBMITTED then). One that is still
- * CL_QUEUED waits for others, perhaps for something that this very thread will do next. */
-static void wait_for_compiler(cl_event event)
+/* Waits for a command that the driver has taken up: while it is CL_SUBMITTED it may be compiling, too. One that is
+ * still CL_QUEUED waits for others, perhaps for something that this very thread will do next. */
+static cl_int wait_if_taken_up(cl_event event)
 {
     const uint64_t deadline = now_ns() + LAUNCH_WAIT_S * (uint64_t)NS_PER_S;
-    while (event_status(event) == CL_SUBMITTED && now_ns() < deadline)
+    cl_int status = event_status(event);
+    for (; (status == CL_SUBMITTED || status == CL_RUNNING) && now_ns() < deadline; status = event_status(event))
         nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS / 2}, NULL);
+    return status;
 }
 
-/* Stores the binary if the awaited launch has begun. */
-static void store_if_ready(struct wd_programs *programs, struct wd_kernel *k)
+/* Stores the binary if the awaited launch has ended. The caller holds the kernel's lock: until then nobody else needs
+ * to launch it. (Launches in flight do no harm; see set_build_options() in device.c.) */
+static void store_if_ended(struct wd_programs *programs, struct wd_kernel *k, cl_int status)
 {
-    pthread_mutex_lock(&k->lock);
-    cl_event event = k->awaited;
-    const cl_int status = event ? event_status(event) : CL_QUEUED;
-    const bool begun = status <= CL_RUNNING;
-    if (begun) {
-        k->awaited = NULL;
-        if (status >= 0) /* else the launch failed, and the next one counts */
-            atomic_store(&k->unsaved, false);
-    }
-    pthread_mutex_unlock(&k->lock);
-    if (!begun)
+    if (status > CL_COMPLETE)
         return;
-    clReleaseEvent(event);
-    if (status >= 0)
-        store(programs, k);
+    clReleaseEvent(k->awaited);
+    k->awaited = NULL;
+    if (status < 0)
+        return; /* the launch failed, and the next one counts */
+    atomic_store(&k->unsaved, false);
+    store(programs, k);
 }
 
 void wd_kernel_launched(struct wd_programs *programs, struct wd_kernel *k, cl_event event)
 {
     pthread_mutex_lock(&k->lock);
-    const bool first = wd_kernel_unsaved(k) && !k->awaited && clRetainEvent(event) == CL_SUCCESS;
-    if (first)
+    if (wd_kernel_unsaved(k) && !k->awaited && clRetainEvent(event) == CL_SUCCESS)
         k->awaited = event;
+    if (k->awaited)
+        store_if_ended(programs, k, wait_if_taken_up(k->awaited));
     pthread_mutex_unlock(&k->lock);
-    if (first)
-        wait_for_compiler(event);
-    store_if_ready(programs, k);
 }
 
 /* ---- Making a kernel ---- */
@@ -229,7 +233,7 @@ static struct wd_kernel *new_kernel(const struct wd_programs *programs, const ch
 /* Takes the kernel out of the built program. */
 static cl_int create_kernel(struct wd_kernel *k, cl_device_id device, const char *name)
 {
-    cl_ulong local = 0, private = 0;
+    cl_ulong local_mem = 0, private_mem = 0;
     cl_int err;
     k->kernel = clCreateKernel(k->program, name, &err);
     if (!k->kernel)
@@ -240,21 +244,11 @@ static cl_int create_kernel(struct wd_kernel *k, cl_device_id device, const char
                              &k->group_multiple, NULL);
     clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof k->required, k->required,
                              NULL);
-    clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
-    clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private, &private, NULL);
-    k->local_bytes = (size_t)local;
-    k->private_bytes = (size_t) private;
+    clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local_mem, &local_mem, NULL);
+    clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private_mem, &private_mem, NULL);
+    k->local_bytes = (size_t)local_mem;
+    k->private_bytes = (size_t)private_mem;
     return err;
-}
-
-static void forget_program(struct wd_kernel *k)
-{
-    if (k->kernel)
-        clReleaseKernel(k->kernel);
-    if (k->program)
-        clReleaseProgram(k->program);
-    k->kernel = NULL;
-    k->program = NULL;
 }
 
 static cl_int build_binary(const struct wd_programs *programs, struct wd_kernel *k, const char *name,
@@ -282,7 +276,7 @@ static bool load(struct wd_programs *programs, struct wd_kernel *k, const char *
     if (found == WD_CACHE_HIT && bytes > 0)
         err = build_binary(programs, k, name, binary, bytes);
     if (err) {
-        forget_program(k);
+        release_program(k);
         wd_cache_remove(programs->cache, k->key);
         count(&programs->counts.disk_rejects);
         wd_log(programs->log, WD_LOG_WARNING, "%s: the cached binary is %s and is replaced", name,
@@ -393,8 +387,9 @@ void wd_programs_fini(struct wd_programs *programs)
     for (size_t i = 0; i < sizeof programs->bucket / sizeof programs->bucket[0]; i++)
         for (struct wd_kernel *k = programs->bucket[i], *next; k; k = next) {
             next = k->next;
-            store_if_ready(programs, k);
-            if (wd_kernel_unsaved(k))
+            if (k->awaited)
+                store_if_ended(programs, k, event_status(k->awaited));
+            else if (wd_kernel_unsaved(k)) /* prepared and never launched */
                 store(programs, k);
             destroy_kernel(k);
         }

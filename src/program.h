@@ -19,7 +19,7 @@ struct wd_kernel {
     pthread_mutex_t lock;  /* hold it from the first clSetKernelArg to the enqueue: a cl_kernel carries its arguments */
     size_t group_max;      /* CL_KERNEL_WORK_GROUP_SIZE */
     size_t group_multiple; /* CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE */
-    size_t required[3];    /* reqd_work_group_size, or zeros */
+    size_t required[3];    /* reqd_work_group_size, or zeros: none, or left out by wd_caps.build_options */
     size_t local_bytes, private_bytes;
     bool from_disk;
     uint64_t build_ns; /* how long it took to get it, wherever from */
@@ -79,7 +79,7 @@ static inline bool wd_kernel_unsaved(struct wd_kernel *kernel)
  * To be called with the event of a launch, without the kernel's lock; does nothing unless wd_kernel_unsaved().
  *
  * Drivers with wd_caps.compiles_late compile when a kernel's first launch begins, and a binary fetched before that
- * lacks what they make then. So this waits until the launch has begun, unless the command waits for others itself, and
+ * lacks what they make then. So this waits until the launch has ended, unless the command waits for others itself, and
  * stores the binary. A launch that was not waited for is looked at again at the next one, and at last in
  * wd_programs_fini().
  */

@@ -51,7 +51,7 @@ struct wd_trial {
     union {
         size_t struct_size;
         void *align;
-        unsigned char byte[1536];
+        unsigned char byte[WD_MAX_ARGS];
     } args; /* the operation's args struct, for wd_op_call() */
     struct wd_trial_tensor tensor[WD_MAX_TENSORS];
     cl_mem workspace;

@@ -135,8 +135,7 @@ static wd_status try_next(struct job *job, size_t at, const struct wd_choice *ch
     if (job->stopped)
         return WD_OK;
     wd_journal_start(journal, job->key.data, name);
-    const double budget_ns = fmin(fmax(job->o->budget_ns / 20, 5e7), 4e8);
-    const wd_status st = wd_contest_try(&job->contest, choice, best_ns(&job->search), budget_ns, &ns, why);
+    const wd_status st = wd_contest_try(&job->contest, choice, best_ns(&job->search), job->o->trial_ns, &ns, why);
     if (st)
         return st;
     wd_journal_finish(journal, job->key.data, name, ns, why);
@@ -177,12 +176,11 @@ static const double noise = 1.03;
 /* The best trial of many is also the luckiest: what counts is how it does in turns with the model's choice. */
 static wd_status take_turns(struct job *job, struct wd_tune_result *r)
 {
-    const double limit_ns = fmax(job->o->budget_ns / 5, 1e9);
     struct wd_turns *turns = &r->turns;
-    const wd_status st = wd_contest_turns(&job->contest, &r->model, &r->best, limit_ns, turns);
+    const wd_status st = wd_contest_turns(&job->contest, &r->model, &r->best, 10 * job->o->trial_ns, turns);
     if (st || !turns->pairs)
         return st;
-    r->lost = turns->high < 1;
+    r->lost = turns->ratio < 1;
     r->model_ns = turns->a_ns;
     r->best_ns = turns->b_ns;
     return WD_OK;
@@ -204,7 +202,7 @@ static wd_status conclude(struct job *job, struct wd_tune_result *r)
     const struct wd_search *s = &job->search;
     wd_status st = WD_OK;
     r->model = wd_search_choice(s, 0);
-    r->model_ns = s->models && s->candidate[0].ns ? s->candidate[0].ns : INFINITY;
+    r->model_ns = s->models && s->candidate[0].ns > 0 ? s->candidate[0].ns : INFINITY;
     while (s->best != SIZE_MAX && !st) {
         r->best = wd_search_choice(s, s->best);
         r->best_ns = best_ns(s);
@@ -310,6 +308,7 @@ wd_status wd_tuner_missing(struct wd_context *ctx, const struct wd_problem *p, s
     if (st)
         return st;
     const struct wd_tune_options options = {.budget_ns = fmax(limit_ns - (double)(wd_now_ns() - start), 0),
+                                            .trial_ns = limit_ns / 40,
                                             .check_ns = limit_ns / 10};
     st = wd_tuner_run(&t, p, &options, &r);
     if (!st) {

@@ -35,8 +35,9 @@ struct wd_tune_event {
 
 struct wd_tune_options {
     double budget_ns; /* the search ends soon after; at least one candidate is tried */
+    double trial_ns;  /* about how long the rounds of one candidate take */
     double check_ns;  /* about how long a reference may take */
-    bool confirm;     /* compare the winner with the model's choice in turns, beyond the budget */
+    bool confirm;     /* compare the winner with the model's choice in turns, for about ten times trial_ns */
     /** May be NULL. False: no further candidate. */
     bool (*watch)(void *user, const struct wd_tune_event *event);
     void *user;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tuning.h"
+#include "cache.h"
 #include "embedded.h"
 #include "file.h"
 
@@ -281,6 +282,21 @@ static const char *shipped_text(void)
     return "";
 }
 
+char *wd_tuning_place(const char *tuning_file, const char *cache_dir)
+{
+    static const char name[] = "/tuning.tune";
+    const char *file = tuning_file ? tuning_file : getenv("WARPDRIVE_TUNING_FILE");
+    if (file)
+        return *file ? strdup(file) : NULL;
+    char *dir = wd_cache_place(cache_dir);
+    const size_t n = dir ? strlen(dir) + sizeof name : 0;
+    char *path = dir ? malloc(n) : NULL;
+    if (path)
+        snprintf(path, n, "%s%s", dir, name);
+    free(dir);
+    return path;
+}
+
 wd_status wd_tuning_init(struct wd_tuning *tuning, const struct wd_caps *caps, const char *user_file,
                          const struct wd_log *log)
 {
@@ -292,7 +308,12 @@ wd_status wd_tuning_init(struct wd_tuning *tuning, const struct wd_caps *caps, c
     tuning->user_file = strdup(user_file);
     if (!tuning->user_file)
         return wd_fail(WD_ENOMEM, "tuning: %s: out of memory", user_file);
-    if ((st = wd_file_read(user_file, &text)) || !text)
+    st = wd_file_read(user_file, &text);
+    if (st == WD_EIO) { /* as good as none */
+        wd_log(log, WD_LOG_WARNING, "tuning: %s", wd_last_error());
+        return WD_OK;
+    }
+    if (st || !text)
         return st;
     st = wd_records_parse(&tuning->user, user_file, text, log);
     free(text);

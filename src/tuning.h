@@ -36,6 +36,9 @@ struct wd_tuning {
     const struct wd_log *log;
 };
 
+/** Where the user's tuning file lies for these members of wd_context_desc; NULL: nowhere. free() it. */
+char *wd_tuning_place(const char *tuning_file, const char *cache_dir);
+
 /** Loads the shipped records and, if `user_file` is not NULL and exists, the user's. */
 wd_status wd_tuning_init(struct wd_tuning *tuning, const struct wd_caps *caps, const char *user_file,
                          const struct wd_log *log);

@@ -27,17 +27,14 @@ static void steep(void *user, const struct wd_problem *p, double *const *t)
         t[CONV_x][i] *= i % 7 ? 1e-3 : 100;
 }
 
-/* Sequences of no token at both ends and in the middle, and of one token. */
+/* Of nine sequences: three of no token inside and at both ends, the last but two of one. */
 static void short_sequences(void *user, const struct wd_problem *p, double *const *t)
 {
     (void)user;
     static const double share[] = {0, 0, 0.1, 0.1, 0.1, 0.5};
-    const size_t N = p->dim[CONV_N], S = p->dim[CONV_S];
-    double *cu = t[CONV_cu_seqlens];
-    for (size_t i = 0; i <= N; i++)
-        cu[i] = i < WD_COUNT(share) ? floor(share[i] * (double)S) : (double)S;
-    if (N >= 7)
-        cu[N - 2] = (double)(S - 1);
+    const size_t S = p->dim[CONV_S], last = WD_COUNT(share);
+    for (size_t i = 0; i <= p->dim[CONV_N]; i++)
+        t[CONV_cu_seqlens][i] = i < last ? floor(share[i] * (double)S) : (double)(i == last ? S - 1 : S);
 }
 
 /* ---- Cases ---- */

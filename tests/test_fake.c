@@ -36,6 +36,10 @@ static struct {
 #define OWN_ALLOCATOR 0
 #endif
 
+#if !defined(OWN_ALLOCATOR) && !defined(__GLIBC__)
+#define OWN_ALLOCATOR 0
+#endif
+
 #ifndef OWN_ALLOCATOR
 #define OWN_ALLOCATOR 1
 

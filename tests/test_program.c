@@ -50,6 +50,13 @@ static int open_device(void **state)
                  "// first\n#include \"inner.cl\"\n  #  include \"inner.cl\"\n#include \"inner.cl\" // last\n"
                  "__kernel void twice(__global int *x) { x[get_global_id(0)] = TWICE(ADD); }\n");
     write_kernel("broken.cl", "#include \"inner.cl\"\n\n__kernel void broken(__global int *x) { *x = nonsense; }\n");
+    write_kernel("slow.cl", "__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void slow(__global int *x)\n"
+                            "{\n"
+                            "    int sum = 0;\n"
+                            "    for (int i = 0; i < STEPS; i++)\n"
+                            "        sum = 3 * (sum ^ x[0]);\n"
+                            "    x[get_global_id(0)] = sum; /* 0 */\n"
+                            "}\n");
     write_kernel("other.cl", "__kernel void misnamed(__global int *x) { *x = 0; }\n");
     return err;
 }
@@ -94,24 +101,29 @@ static void assert_counts(struct run *s, unsigned compiles, unsigned memory_hits
     assert_int_equal(atomic_load(&s->programs.counts.disk_rejects), disk_rejects);
 }
 
-static struct wd_kernel *get(struct run *s, const char *prelude)
+static struct wd_kernel *get_from(struct run *s, const char *prelude, const char *file, const char *name)
 {
     struct wd_kernel *k;
-    if (wd_program_kernel(&s->programs, &(struct wd_source){prelude, "outer.cl", "twice"}, &k))
+    if (wd_program_kernel(&s->programs, &(struct wd_source){prelude, file, name}, &k))
         fail_msg("%s", wd_last_error());
     assert_non_null(k);
     assert_true(k->group_max > 0);
     return k;
 }
 
+static struct wd_kernel *get(struct run *s, const char *prelude)
+{
+    return get_from(s, prelude, "outer.cl", "twice");
+}
+
 /* Launches on ITEMS ints and checks them, after `gate` if there is one. */
 static void launch(struct run *s, struct wd_kernel *k, int expected, cl_event gate)
 {
     const size_t global = ITEMS, local = 1;
-    int result[ITEMS];
+    int result[ITEMS] = {0};
     cl_int err;
     cl_event event;
-    cl_mem mem = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof result, NULL, &err);
+    cl_mem mem = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof result, result, &err);
     assert_int_equal(err, CL_SUCCESS);
     pthread_mutex_lock(&k->lock);
     assert_int_equal(clSetKernelArg(k->kernel, 0, sizeof mem, &mem), CL_SUCCESS);
@@ -324,6 +336,22 @@ static void wd_kernel_launched__command_waits_for_us__does_not_block(void **stat
     finish(&s);
 }
 
+/* PoCL 3.1 would abort here; see device.c. */
+static void wd_kernel_launched__kernel_of_required_size_still_runs__binary_stored(void **state)
+{
+    struct run s;
+    (void)state;
+    if (strcmp(caps.kind, "oclgrind") == 0)
+        skip(); /* it would take minutes */
+    start(&s);
+    launch(&s, get_from(&s, "#define STEPS 100000\n", "slow.cl", "slow"), 0, NULL);
+    finish(&s);
+    start(&s);
+    launch(&s, get_from(&s, "#define STEPS 100000\n", "slow.cl", "slow"), 0, NULL);
+    assert_counts(&s, 0, 0, 1, 0);
+    finish(&s);
+}
+
 enum { THREADS = 4 };
 
 static void *get_in_thread(void *programs)
@@ -368,6 +396,7 @@ int main(void)
         TEST(wd_program_kernel__no_cache__compiles),
         TEST(wd_program_kernel__broken_source__ebuild_with_log_and_nothing_stored),
         TEST(wd_kernel_launched__command_waits_for_us__does_not_block),
+        TEST(wd_kernel_launched__kernel_of_required_size_still_runs__binary_stored),
         TEST(wd_program_kernel__many_threads__one_kernel),
     };
     return cmocka_run_group_tests_name("program", tests, open_device, close_device);

@@ -135,7 +135,7 @@ static wd_status run_on_host(void *user, struct wd_trial *t, const wd_launch *la
 /* One small call of each operation, with every optional tensor. Zero sizes are defaults. */
 static void make_problem(struct wd_problem *p, const struct wd_op *op, wd_dtype data, bool packed)
 {
-    _Alignas(max_align_t) unsigned char args[1536] = {0};
+    _Alignas(max_align_t) unsigned char args[WD_MAX_ARGS] = {0};
     static const struct {
         const char *name;
         size_t size;

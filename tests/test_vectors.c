@@ -110,7 +110,7 @@ static void reference__published_vectors__same(void **state)
 {
     const struct vector_case *v = *state;
     struct npy files[WD_MAX_TENSORS] = {0};
-    _Alignas(max_align_t) unsigned char args[1536] = {0};
+    _Alignas(max_align_t) unsigned char args[WD_MAX_ARGS] = {0};
     struct call c;
     for (size_t i = 0; i < v->op->num_tensors; i++)
         load(v, i, &files[i]);

@@ -6,7 +6,7 @@
 #include "op.h"
 
 enum case_use {
-    CASE_VERIFY = 1,     /* odd sizes and every option, small enough for the reference on any host */
+    CASE_VERIFY = 1,     /* odd sizes and options in every data type, small enough for the reference on any host */
     CASE_VERIFY_F32 = 2, /* the same for f32 data only */
     CASE_DEMO = 4,       /* one model-sized shape an operation */
     CASE_BENCH_GPU = 8,  /* shapes of models and of published timings */

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 
-extern const struct cli_command cmd_devices, cmd_query, cmd_verify, cmd_run, cmd_bench, cmd_demo, cmd_cache, cmd_doctor;
+extern const struct cli_command cmd_devices, cmd_query, cmd_tune, cmd_verify, cmd_run, cmd_bench, cmd_demo, cmd_cache,
+    cmd_doctor;
 
 #endif

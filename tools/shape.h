@@ -15,7 +15,7 @@
 #include "op.h"
 #include "status.h"
 
-enum { SHAPE_ARGS = 1536, SHAPE_TEXT = 256 };
+enum { SHAPE_ARGS = WD_MAX_ARGS, SHAPE_TEXT = 256 };
 
 struct shape {
     const struct wd_op *op;

@@ -8,7 +8,7 @@
 #include "op.h"
 
 static const struct cli_command *const commands[] = {
-    &cmd_devices, &cmd_query, &cmd_verify, &cmd_run, &cmd_bench, &cmd_demo, &cmd_cache, &cmd_doctor,
+    &cmd_devices, &cmd_query, &cmd_tune, &cmd_verify, &cmd_run, &cmd_bench, &cmd_demo, &cmd_cache, &cmd_doctor,
 };
 
 static void print_help(void)
