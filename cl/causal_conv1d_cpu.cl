@@ -17,7 +17,7 @@
 
 #if LAYOUT == 0
 
-static inline ulong blocks_of(CONV_ARGS)
+static inline ulong blocks_of(CONV_VIEWS)
 {
     return B * D * ((S + BLOCK - 1) / BLOCK);
 }
@@ -34,7 +34,7 @@ static inline void convolve_vectors(const float *in, const float w[W], float b, 
     }
 }
 
-static inline void convolve(CONV_ARGS, ulong first, ulong last)
+static inline void convolve(CONV_VIEWS, ulong first, ulong last)
 {
     const ulong blocks = (S + BLOCK - 1) / BLOCK;
     float in[TAIL + BLOCK], w[W];
@@ -65,7 +65,7 @@ static inline void convolve(CONV_ARGS, ulong first, ulong last)
 #define RUN 64
 #define ROWS 4
 
-static inline ulong blocks_of(CONV_ARGS)
+static inline ulong blocks_of(CONV_VIEWS)
 {
     return (D + BLOCK - 1) / BLOCK * B * ((S + RUN - 1) / RUN);
 }
@@ -95,7 +95,7 @@ static inline void convolve_rows(__global const ELEM(T_X) *in, ulong in_step, co
 }
 
 /* Tokens t .. t1 - 1, all of sequence s, of channels d .. d + n - 1. */
-static inline void convolve_tokens(CONV_ARGS, struct sequence s, ulong t, ulong t1, ulong d, uint n,
+static inline void convolve_tokens(CONV_VIEWS, struct sequence s, ulong t, ulong t1, ulong d, uint n,
                                    const float w[W][BLOCK], const float b[BLOCK])
 {
     const uint whole = n / VL * VL;
@@ -116,7 +116,7 @@ static inline void convolve_tokens(CONV_ARGS, struct sequence s, ulong t, ulong 
         convolve_rows(AT(x, s.b, d, t), in_step, w, b, AT(out, s.b, d, t), to_step, whole, 1, false);
 }
 
-static inline void convolve(CONV_ARGS, ulong first, ulong last)
+static inline void convolve(CONV_VIEWS, ulong first, ulong last)
 {
     const ulong runs = (S + RUN - 1) / RUN;
     float w[W][BLOCK], b[BLOCK];

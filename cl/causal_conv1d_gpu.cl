@@ -11,8 +11,6 @@
  * Launch: work-groups for the outputs, then with a final state one item for each channel of each sequence.
  * Traffic: x once from memory in [B][D][S], 1 + TAIL / RUN times in [B][S][D]; out once. No local memory, no barrier.
  */
-#include "conv.cl"
-
 #ifndef WIDTH
 #define WIDTH 4
 #define INFLIGHT 4
@@ -22,87 +20,77 @@
 #define LOCAL0 256
 #endif
 
-/* WIDTH elements, of which some may not exist. */
-union vector {
-    CAT(float, WIDTH) v;
-    float e[WIDTH];
-};
+#include "conv.cl"
+#include "lanes.cl"
 
-/* Loads them from p, a multiple of WIDTH from its row's start; what does not exist is 0. */
-static inline union vector load_some(__global const ELEM(T_X) *p, ulong valid)
+/* The first `valid` of WIDTH elements at p, a multiple of WIDTH from its row's start; the others are 0. */
+static inline VFLOAT load_some(__global const ELEM(T_X) *p, ulong valid)
 {
-    union vector r;
-    if (valid >= WIDTH) {
-        r.v = LDA(T_X, WIDTH, p);
-    } else {
-        #pragma unroll
-        for (uint e = 0; e < WIDTH; e++)
-            r.e[e] = e < valid ? LD(T_X, p, e) : 0.0f;
-    }
-    return r;
+    if (valid >= WIDTH)
+        return LDA(T_X, WIDTH, p);
+    float e[WIDTH];
+    #pragma unroll
+    for (uint i = 0; i < WIDTH; i++)
+        e[i] = i < valid ? LD(T_X, p, i) : 0.0f;
+    return PACK(e);
 }
 
-static inline void store_some(__global ELEM(T_OUT) *p, union vector x, ulong valid)
+static inline void store_some(__global ELEM(T_OUT) *p, VFLOAT y, ulong valid)
 {
     if (valid >= WIDTH) {
-        STA(T_OUT, WIDTH, p, x.v);
-    } else {
-        #pragma unroll
-        for (uint e = 0; e < WIDTH; e++)
-            if (e < valid)
-                ST(T_OUT, p, e, x.e[e]);
+        STA(T_OUT, WIDTH, p, y);
+        return;
     }
+    float e[WIDTH];
+    UNPACK(e, y);
+    #pragma unroll
+    for (uint i = 0; i < WIDTH; i++)
+        if (i < valid)
+            ST(T_OUT, p, i, e[i]);
 }
 
 #if LAYOUT == 0
 
-#define BACK ((TAIL + WIDTH - 1) / WIDTH) /* vectors before its own that an item reads */
+#define BACK ((TAIL + WIDTH - 1) / WIDTH * WIDTH) /* how far before its own an item reads, in whole vectors */
 
 /* The inputs that outputs t .. t + WIDTH - 1 of a row need; t is a multiple of WIDTH. */
-static inline void load_window(CONV_ARGS, struct sequence s, ulong d, ulong t, union vector window[BACK + 1])
+static inline void load_window(CONV_VIEWS, struct sequence s, ulong d, ulong t, float window[BACK + WIDTH])
 {
     #pragma unroll
-    for (uint v = 0; v <= BACK; v++) {
-        const long p = (long)(t + v * WIDTH) - BACK * WIDTH;
+    for (uint v = 0; v < BACK + WIDTH; v += WIDTH) {
+        const long p = (long)(t + v) - BACK;
         if (p >= 0) {
-            window[v] = load_some(ROW2(x, s.b, d) + p, S - (ulong)p);
+            const VFLOAT in = load_some(ROW2(x, s.b, d) + p, S - (ulong)p);
+            UNPACK(window + v, in);
         } else {
             #pragma unroll
             for (uint e = 0; e < WIDTH; e++)
-                window[v].e[e] = p + e >= -TAIL ? input_at(CONV, s, d, p + e) : 0.0f;
+                window[v + e] = p + e >= -TAIL ? input_at(CONV, s, d, p + e) : 0.0f;
         }
     }
 }
 
-static inline void convolve_window(CONV_ARGS, struct sequence s, ulong d, ulong t, const union vector window[BACK + 1])
+static inline void convolve_window(CONV_VIEWS, struct sequence s, ulong d, ulong t, const float window[BACK + WIDTH])
 {
-    union vector y;
-    y.v = BIAS(d);
+    VFLOAT y = BIAS(d);
     #pragma unroll
-    for (uint k = 0; k < W; k++) {
-        const float w = WEIGHT(d, k);
-        #pragma unroll
-        for (uint e = 0; e < WIDTH; e++) {
-            const uint i = BACK * WIDTH - TAIL + e + k;
-            y.e[e] += w * window[i / WIDTH].e[i % WIDTH];
-        }
-    }
-    y.v = ACTIVATE(y.v);
-    store_some(ROW2(out, s.b, d) + t, y, S - t);
+    for (uint k = 0; k < W; k++)
+        y += WEIGHT(d, k) * PACK(window + BACK - TAIL + k);
+    store_some(ROW2(out, s.b, d) + t, ACTIVATE(y), S - t);
 }
 
 /* Work-groups that compute outputs. */
-static inline ulong output_groups(CONV_ARGS)
+static inline ulong output_groups(CONV_VIEWS)
 {
     const ulong total = B * D * ((S + WIDTH - 1) / WIDTH);
     return (total + LOCAL0 * INFLIGHT - 1) / (LOCAL0 * INFLIGHT);
 }
 
-static inline void convolve(CONV_ARGS)
+static inline void convolve(CONV_VIEWS)
 {
     const ulong vectors = (S + WIDTH - 1) / WIDTH, rows = B * D;
     const ulong first = get_group_id(0) * (LOCAL0 * INFLIGHT) + get_local_id(0);
-    union vector window[INFLIGHT][BACK + 1];
+    float window[INFLIGHT][BACK + WIDTH];
     struct sequence s[INFLIGHT];
     ulong d[INFLIGHT], t[INFLIGHT];
     #pragma unroll
@@ -122,8 +110,8 @@ static inline void convolve(CONV_ARGS)
 
 #else
 
-/* The TAIL inputs before token t of channels d .. */
-static inline void load_history(CONV_ARGS, struct sequence s, ulong d, ulong valid, ulong t, union vector history[W])
+/* The TAIL inputs before token t of `valid` channels from d. */
+static inline void load_history(CONV_VIEWS, struct sequence s, ulong d, ulong valid, ulong t, VFLOAT history[W])
 {
     #pragma unroll
     for (int k = 0; k < TAIL; k++) {
@@ -131,47 +119,56 @@ static inline void load_history(CONV_ARGS, struct sequence s, ulong d, ulong val
         if (p >= 0) {
             history[k] = load_some(AT(x, s.b, d, s.begin + p), valid);
         } else {
+            float h[WIDTH];
             #pragma unroll
             for (uint e = 0; e < WIDTH; e++)
-                history[k].e[e] = e < valid ? input_at(CONV, s, d + e, p) : 0.0f;
+                h[e] = e < valid ? input_at(CONV, s, d + e, p) : 0.0f;
+            history[k] = PACK(h);
         }
     }
 }
 
-/* One token: history[TAIL] is its own input. The history moves on. */
-static inline union vector convolve_token(const union vector w[W], union vector y, union vector history[W])
+/* Weights and biases of `valid` channels from d; w[W] are the biases. */
+static inline void load_weights(CONV_VIEWS, ulong d, ulong valid, VFLOAT w[W + 1])
 {
     #pragma unroll
+    for (uint k = 0; k <= W; k++) {
+        float r[WIDTH];
+        #pragma unroll
+        for (uint e = 0; e < WIDTH; e++)
+            r[e] = e >= valid ? 0.0f : k < W ? WEIGHT(d + e, k) : BIAS(d + e);
+        w[k] = PACK(r);
+    }
+}
+
+/* One token: history[TAIL] is its own input. The history moves on. */
+static inline VFLOAT convolve_token(const VFLOAT w[W + 1], VFLOAT history[W])
+{
+    VFLOAT y = w[W];
+    #pragma unroll
     for (uint k = 0; k < W; k++)
-        y.v += w[k].v * history[k].v;
+        y += w[k] * history[k];
     #pragma unroll
     for (uint k = 0; k < TAIL; k++)
         history[k] = history[k + 1];
-    y.v = ACTIVATE(y.v);
-    return y;
+    return ACTIVATE(y);
 }
 
-static inline ulong output_groups(CONV_ARGS)
+static inline ulong output_groups(CONV_VIEWS)
 {
     const ulong total = B * ((S + RUN - 1) / RUN) * ((D + WIDTH - 1) / WIDTH);
     return (total + LOCAL0 - 1) / LOCAL0;
 }
 
-static inline void convolve(CONV_ARGS)
+static inline void convolve(CONV_VIEWS)
 {
     const ulong vectors = (D + WIDTH - 1) / WIDTH, runs = (S + RUN - 1) / RUN;
     const ulong i = get_global_id(0), run = divide(i, vectors), b = divide(run, runs);
     const ulong d = (i - run * vectors) * WIDTH, valid = D - d, t0 = (run - b * runs) * RUN, t1 = min(t0 + RUN, S);
     if (b >= B)
         return;
-    union vector w[W], start, history[W], ahead[INFLIGHT];
-    #pragma unroll
-    for (uint e = 0; e < WIDTH; e++) {
-        start.e[e] = e < valid ? BIAS(d + e) : 0.0f;
-        #pragma unroll
-        for (uint k = 0; k < W; k++)
-            w[k].e[e] = e < valid ? WEIGHT(d + e, k) : 0.0f;
-    }
+    VFLOAT w[W + 1], history[W], ahead[INFLIGHT];
+    load_weights(CONV, d, valid, w);
     struct sequence s = sequence_of(CONV, b, t0);
     load_history(CONV, s, d, valid, t0, history);
     for (ulong t = t0; t < t1; t += INFLIGHT) {
@@ -189,7 +186,7 @@ static inline void convolve(CONV_ARGS)
                 }
 #endif
                 history[TAIL] = ahead[u];
-                const union vector y = convolve_token(w, start, history);
+                const VFLOAT y = convolve_token(w, history);
                 if (t + u >= s.begin && t + u < s.end)
                     store_some(AT(out, b, d, t + u), y, valid);
             }

@@ -24,7 +24,7 @@
 #define WIDTH 1
 #endif
 
-/* ---- WIDTH channels of `rows` elements each, `step` apart at p, of which `valid` channels exist: [channel][row] ---- */
+/* ---- WIDTH channels of `rows` elements, `step` apart at p; `valid` of them exist. Held as [channel][row] ---- */
 
 #if WIDTH > 1
 #define MOVES_WIDE(p, rows, step, valid)                                                                               \

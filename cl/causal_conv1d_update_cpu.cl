@@ -17,70 +17,68 @@
 #endif
 #include "conv_cpu.cl"
 
-/* Arguments of a call, and what walks with them. */
-#define UPDATE_ARGS                                                                                                    \
-    IN(T_X, x), IN(T_WEIGHT, weight), IN(T_BIAS, bias), OUT(T_STATE, state), IN(T_SLOT, slot), OUT(T_OUT, out),        \
-        const ulong B, const ulong D, const ulong T, const ulong slots
-#define UPDATE                                                                                                         \
-    x, x_at, weight, weight_at, bias, bias_at, state, state_at, slot, slot_at, out, out_at, B, D, T, slots
+/* ---- n elements between memory and a private array ---- */
 
-/* VL channels from d of sequence b with packed states; w and start are theirs, BLOCK from tap to tap. */
-static inline void update_vector(UPDATE_ARGS, ulong b, ulong s, ulong d, const float *w, const float *start)
+static inline void load_x(__global const ELEM(T_X) *p, uint n, float *to)
 {
-    __global ELEM(T_STATE) *states = ROW2(state, s, d);
-    float flat[TAIL * VL + VL];
-    VFLOAT h[W];
-    for (uint k = 0; k < TAIL; k++)
-        CAT(vstore, VL)(LDVL(T_STATE, states + k * VL), 0, flat + k * VL);
-    for (uint k = 0; k < TAIL; k++) {
-        float lane[VL];
-        for (uint e = 0; e < VL; e++)
-            lane[e] = flat[e * TAIL + k];
-        h[k] = CAT(vload, VL)(0, lane);
-    }
-    for (ulong t = 0; t < T; t++) {
-        h[TAIL] = LDVL(T_X, ROW2(x, b, t) + d);
-        VFLOAT y = CAT(vload, VL)(0, start);
-        for (uint k = 0; k < W; k++)
-            y += CAT(vload, VL)(0, w + k * BLOCK) * h[k];
-        put(ROW2(out, b, t) + d, y, false);
-        for (uint k = 0; k < TAIL; k++)
-            h[k] = h[k + 1];
-    }
-    for (uint k = 0; k < TAIL; k++) {
-        float lane[VL];
-        CAT(vstore, VL)(h[k], 0, lane);
-        for (uint e = 0; e < VL; e++)
-            flat[e * TAIL + k] = lane[e];
-    }
-    for (uint k = 0; k < TAIL; k++)
-        STVL(T_STATE, states + k * VL, CAT(vload, VL)(0, flat + k * VL));
+    uint i = 0;
+    for (; i + VL <= n; i += VL)
+        CAT(vstore, VL)(LDVL(T_X, p + i), 0, to + i);
+    for (; i < n; i++)
+        to[i] = LD(T_X, p, i);
 }
 
-/* One channel d of sequence b. */
-static inline void update_channel(UPDATE_ARGS, ulong b, ulong s, ulong d, const float *w, float start)
+static inline void load_state(__global const ELEM(T_STATE) *p, uint n, float *to)
 {
-    __global ELEM(T_STATE) *states = ROW2(state, s, d);
-    float h[W];
-    for (uint k = 0; k < TAIL; k++)
-        h[k] = LD(T_STATE, states, k);
-    for (ulong t = 0; t < T; t++) {
-        float y = start;
-        h[TAIL] = LD(T_X, ROW2(x, b, t), d);
-        for (uint k = 0; k < W; k++)
-            y += w[k * BLOCK] * h[k];
-        ST(T_OUT, ROW2(out, b, t), d, ACTIVATE(y));
-        for (uint k = 0; k < TAIL; k++)
-            h[k] = h[k + 1];
-    }
-    for (uint k = 0; k < TAIL; k++)
-        ST(T_STATE, states, k, h[k]);
+    uint i = 0;
+    for (; i + VL <= n; i += VL)
+        CAT(vstore, VL)(LDVL(T_STATE, p + i), 0, to + i);
+    for (; i < n; i++)
+        to[i] = LD(T_STATE, p, i);
 }
 
-WIDE __kernel void causal_conv1d_update_cpu(UPDATE_ARGS)
+static inline void store_state(__global ELEM(T_STATE) *p, uint n, const float *from)
+{
+    uint i = 0;
+    for (; i + VL <= n; i += VL)
+        STVL(T_STATE, p + i, CAT(vload, VL)(0, from + i));
+    for (; i < n; i++)
+        ST(T_STATE, p, i, from[i]);
+}
+
+static inline void store_out(__global ELEM(T_OUT) *p, uint n, const float *from)
+{
+    uint i = 0;
+    for (; i + VL <= n; i += VL)
+        put(p + i, CAT(vload, VL)(0, from + i), false);
+    for (; i < n; i++)
+        ST(T_OUT, p, i, ACTIVATE(from[i]));
+}
+
+/* One token of n channels; h [channel][TAIL] moves on. A loop that compilers turn into vectors. */
+static inline void convolve(const float w[W][BLOCK], const float *b, float *restrict h, const float *restrict v, uint n,
+                            float *restrict y)
+{
+    for (uint c = 0; c < n; c++) {
+        float sum = b[c] + w[TAIL][c] * v[c];
+        #pragma unroll
+        for (uint k = 0; k < TAIL; k++)
+            sum += w[k][c] * h[c * TAIL + k];
+        #pragma unroll
+        for (uint k = 0; k + 1 < TAIL; k++)
+            h[c * TAIL + k] = h[c * TAIL + k + 1];
+        if (TAIL > 0)
+            h[c * TAIL + TAIL - 1] = v[c];
+        y[c] = sum;
+    }
+}
+
+WIDE __kernel void causal_conv1d_update_cpu(IN(T_X, x), IN(T_WEIGHT, weight), IN(T_BIAS, bias), OUT(T_STATE, state),
+                                            IN(T_SLOT, slot), OUT(T_OUT, out), const ulong B, const ulong D,
+                                            const ulong T, const ulong slots)
 {
     const ulong item = get_global_id(0), items = get_global_size(0), blocks = B * ((D + BLOCK - 1) / BLOCK);
-    float w[W][BLOCK], start[BLOCK];
+    float w[W][BLOCK], start[BLOCK], h[TAIL * BLOCK + 1], v[BLOCK], y[BLOCK];
     ulong loaded = D;
     for (ulong i = blocks * item / items; i < blocks * (item + 1) / items; i++) {
         const ulong b = i % B, d = i / B * BLOCK;
@@ -91,11 +89,20 @@ WIDE __kernel void causal_conv1d_update_cpu(UPDATE_ARGS)
         if (d != loaded)
             load_weights(weight, weight_at, bias, bias_at, d, n, w, start);
         loaded = d;
-        uint c = 0;
         if (state_at.z == TAIL)
-            for (; c + VL <= n; c += VL)
-                update_vector(UPDATE, b, (ulong)s, d + c, &w[0][c], start + c);
-        for (; c < n; c++)
-            update_channel(UPDATE, b, (ulong)s, d + c, &w[0][c], start[c]);
+            load_state(ROW2(state, s, d), n * TAIL, h);
+        else
+            for (uint c = 0; c < n; c++)
+                load_state(ROW2(state, s, d + c), TAIL, h + c * TAIL);
+        for (ulong t = 0; t < T; t++) {
+            load_x(ROW2(x, b, t) + d, n, v);
+            convolve(w, start, h, v, n, y);
+            store_out(ROW2(out, b, t) + d, n, y);
+        }
+        if (state_at.z == TAIL)
+            store_state(ROW2(state, s, d), n * TAIL, h);
+        else
+            for (uint c = 0; c < n; c++)
+                store_state(ROW2(state, s, d + c), TAIL, h + c * TAIL);
     }
 }

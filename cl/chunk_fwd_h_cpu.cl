@@ -36,17 +36,16 @@ static inline void new_values(VFLOAT (*x)[NC], const float *minus_w, const VFLOA
 {
     for (uint i = 0; i < rows; i += RB) {
         VFLOAT acc[RB][NC];
-        block_zero(acc);
+        for (uint r = i; r < min(i + RB, rows); r++)
+            PANEL_LOAD(T_U, x[r], u + r * u_stride, columns);
         UNROLL for (uint r = 0; r < RB; r++)
-            if (i + r < rows)
-                PANEL_LOAD(T_U, acc[r], u + (i + r) * u_stride, columns);
+            UNROLL for (uint n = 0; n < NC; n++)
+                acc[r][n] = x[i + r][n];
         block_multiply(acc, minus_w + i * KPAD, KPAD, 1, S, K);
-        UNROLL for (uint r = 0; r < RB; r++) {
-            if (i + r < rows)
-                PANEL_STORE(T_V_NEW, v_new + (i + r) * v_stride, acc[r], columns);
+        BLOCK_STORE(T_V_NEW, v_new + i * v_stride, v_stride, acc, rows - i, columns);
+        UNROLL for (uint r = 0; r < RB; r++)
             UNROLL for (uint n = 0; n < NC; n++)
                 x[i + r][n] = acc[r][n];
-        }
     }
 }
 
@@ -56,12 +55,11 @@ static inline void advance_state(VFLOAT (*S)[NC], float left, const float *keys,
 {
     for (uint d = 0; d < K; d += RB) {
         VFLOAT acc[RB][NC];
-        UNROLL for (uint r = 0; r < RB; r++) {
-            if (d + r < K)
-                PANEL_STORE(T_H, h + (d + r) * V, S[d + r], columns);
+        for (uint r = d; r < min(d + RB, (uint)K); r++)
+            PANEL_STORE(T_H, h + r * V, S[r], columns);
+        UNROLL for (uint r = 0; r < RB; r++)
             UNROLL for (uint n = 0; n < NC; n++)
                 acc[r][n] = S[d + r][n] * left;
-        }
         block_multiply(acc, keys + d, 1, K_ROW, x, rows);
         UNROLL for (uint r = 0; r < RB; r++)
             UNROLL for (uint n = 0; n < NC; n++)
@@ -88,7 +86,7 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
                 S[p][d][n] = 0;
 #if HAS_INITIAL_STATE
             if (d < K)
-                PANEL_LOAD(f32, S[p][d], ROW3(initial_state, head / HV, hv, d) + p * PANEL, V - p * PANEL);
+                PANEL_LOAD(f32, S[p][d], ROW3(initial_state, head / HV, hv, d) + p * PANEL, PANEL_LEFT(V, p * PANEL));
 #endif
         }
     for (ulong t = seq.begin, c = seq.first_chunk; t < seq.end; t += CHUNK, c++) {
@@ -102,13 +100,13 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
         for (uint p = begin; p < end; p++) {
             const uint column = p * PANEL;
             new_values(x, minus_w, S[p], ROW3(u, b, t, hv) + column, u_at.z, ROW3(v_new, b, t, hv) + column, v_new_at.z,
-                       rows, V - column);
-            advance_state(S[p], exp(last), keys, x, ROW3(h, b, c, hv) + column, rows, V - column);
+                       rows, PANEL_LEFT(V, column));
+            advance_state(S[p], exp(last), keys, x, ROW3(h, b, c, hv) + column, rows, PANEL_LEFT(V, column));
         }
     }
 #if HAS_FINAL_STATE
     for (uint p = begin; p < end; p++)
         for (uint d = 0; d < K; d++)
-            PANEL_STORE(f32, ROW3(final_state, head / HV, hv, d) + p * PANEL, S[p][d], V - p * PANEL);
+            PANEL_STORE(f32, ROW3(final_state, head / HV, hv, d) + p * PANEL, S[p][d], PANEL_LEFT(V, p * PANEL));
 #endif
 }

@@ -170,7 +170,9 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
 #else
             mma_operand(m, a[0], state[l]);
 #endif
-            mma_nk(m, sum[l % 2], SHARE, a[0], tile_w[now], K_LINES, tile, l);
+            MMA_UNROLL
+            for (uint n = 0; n < SHARE; n += MMA_CHUNK)
+                mma_nk(m, sum[l % 2] + n, min(SHARE, MMA_CHUNK), a[0], tile_w[now], K_LINES, tile + TOKEN(n), l);
         }
 
         const float last = gates[now][rows - 1];

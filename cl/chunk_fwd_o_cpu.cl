@@ -64,9 +64,7 @@ static inline void write_columns(__global ELEM(T_O) *o, ulong stride, uint colum
             UNROLL for (uint n = 0; n < NC; n++)
                 acc[r][n] *= run->up[i + r];
         triangle_multiply(acc, scores, i, x, 0, i + RB);
-        UNROLL for (uint r = 0; r < RB; r++)
-            if (i + r < run->rows)
-                PANEL_STORE(T_O, o + (i + r) * stride, acc[r], columns);
+        BLOCK_STORE(T_O, o + i * stride, stride, acc, run->rows - i, columns);
     }
 }
 
@@ -99,7 +97,7 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_o_cpu(
     run_make_scores(scores, &run);
     for (uint p = begin; p < end; p++) {
         const uint c = p * PANEL;
-        load_columns(S, x, ROW3(h, b, chunk.index, hv) + c, ROW3(v_new, b, t, hv) + c, v_new_at.z, &run, V - c);
-        write_columns(ROW3(o, b, t, hv) + c, o_at.z, V - c, &run, queries, S, scores, x);
+        load_columns(S, x, ROW3(h, b, chunk.index, hv) + c, ROW3(v_new, b, t, hv) + c, v_new_at.z, &run, PANEL_LEFT(V, c));
+        write_columns(ROW3(o, b, t, hv) + c, o_at.z, PANEL_LEFT(V, c), &run, queries, S, scores, x);
     }
 }

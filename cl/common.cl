@@ -50,6 +50,9 @@ typedef int elem_i32;
 /* A tensor parameter: pointer and, as `<name>_at`, offset and outer strides in elements. */
 #define IN(T, name) __global const ELEM(T) *restrict name, const ulong4 name##_at
 #define OUT(T, name) __global ELEM(T) *restrict name, const ulong4 name##_at
+/* The same as parameters of a function. No `restrict`: some drivers stumble over what inlining makes of it. */
+#define VIEW_IN(T, name) __global const ELEM(T) *name, const ulong4 name##_at
+#define VIEW_OUT(T, name) __global ELEM(T) *name, const ulong4 name##_at
 /* The row of `name` at outer indices (i), (i, j), (i, j, k). */
 #define ROW1(name, i) (name + name##_at.x + (ulong)(i)*name##_at.y)
 #define ROW2(name, i, j) (ROW1(name, i) + (ulong)(j)*name##_at.z)
@@ -138,28 +141,38 @@ VECTOR_ACCESS(16)
  * pointer is one instruction everywhere. WORDS: what N 2-byte elements fill. CPUs gain nothing, and the address of a
  * host buffer need not be aligned at all. */
 #define VECTOR_ALIGNED(N, WORDS)                                                                                       \
+    VECTOR_ALIGNED_F16(N, WORDS)                                                                                       \
     static inline float##N lda##N##_f32(__global const float *p) { return *(__global const float##N *)p; }             \
-    static inline float##N lda##N##_f16(__global const half *p)                                                        \
-    {                                                                                                                  \
-        const WORDS w = *(__global const WORDS *)p;                                                                    \
-        return vload_half##N(0, (__private const half *)&w);                                                           \
-    }                                                                                                                  \
     static inline float##N lda##N##_bf16(__global const ushort *p)                                                     \
     {                                                                                                                  \
         return bf16_to_f32_##N(as_ushort##N(*(__global const WORDS *)p));                                              \
     }                                                                                                                  \
     static inline int##N lda##N##_i32(__global const int *p) { return *(__global const int##N *)p; }                   \
     static inline void sta##N##_f32(__global float *p, float##N v) { *(__global float##N *)p = v; }                    \
+    static inline void sta##N##_bf16(__global ushort *p, float##N v)                                                   \
+    {                                                                                                                  \
+        *(__global WORDS *)p = as_##WORDS(f32_to_bf16_##N(v));                                                         \
+    }
+
+/* Halves go through private memory there, which costs nothing where the compiler sees through it: on NVIDIA. */
+#if WD_SM
+#define VECTOR_ALIGNED_F16(N, WORDS)                                                                                   \
+    static inline float##N lda##N##_f16(__global const half *p)                                                        \
+    {                                                                                                                  \
+        const WORDS w = *(__global const WORDS *)p;                                                                    \
+        return vload_half##N(0, (__private const half *)&w);                                                           \
+    }                                                                                                                  \
     static inline void sta##N##_f16(__global half *p, float##N v)                                                      \
     {                                                                                                                  \
         WORDS w;                                                                                                       \
         vstore_half##N##_rte(v, 0, (__private half *)&w);                                                              \
         *(__global WORDS *)p = w;                                                                                      \
-    }                                                                                                                  \
-    static inline void sta##N##_bf16(__global ushort *p, float##N v)                                                   \
-    {                                                                                                                  \
-        *(__global WORDS *)p = as_##WORDS(f32_to_bf16_##N(v));                                                         \
     }
+#else
+#define VECTOR_ALIGNED_F16(N, WORDS)                                                                                   \
+    static inline float##N lda##N##_f16(__global const half *p) { return ldv##N##_f16(p); }                            \
+    static inline void sta##N##_f16(__global half *p, float##N v) { stv##N##_f16(p, v); }
+#endif
 
 /* Which family LDA and STA mean for N: `a` or `v`. */
 #define ALIGNED(N) CAT(ALIGNED_, N)

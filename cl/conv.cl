@@ -27,11 +27,13 @@
 #define HAS_FINAL_STATE 1
 #endif
 
-/* The arguments of a call, as every function here takes them, and to hand them on. */
-#define CONV_ARGS                                                                                                      \
-    IN(T_X, x), IN(T_WEIGHT, weight), IN(T_BIAS, bias), IN(T_INITIAL_STATE, initial_state),                            \
-        IN(T_CU_SEQLENS, cu_seqlens), OUT(T_OUT, out), OUT(T_FINAL_STATE, final_state), const ulong B, const ulong D,  \
-        const ulong S, const ulong N
+/* The arguments of a kernel; the same for functions, and to hand them on. */
+#define CONV_ARGS CONV_LIST(IN, OUT)
+#define CONV_VIEWS CONV_LIST(VIEW_IN, VIEW_OUT)
+#define CONV_LIST(IN_, OUT_)                                                                                           \
+    IN_(T_X, x), IN_(T_WEIGHT, weight), IN_(T_BIAS, bias), IN_(T_INITIAL_STATE, initial_state),                        \
+        IN_(T_CU_SEQLENS, cu_seqlens), OUT_(T_OUT, out), OUT_(T_FINAL_STATE, final_state), const ulong B,              \
+        const ulong D, const ulong S, const ulong N
 #define CONV                                                                                                           \
     x, x_at, weight, weight_at, bias, bias_at, initial_state, initial_state_at, cu_seqlens, cu_seqlens_at, out,        \
         out_at, final_state, final_state_at, B, D, S, N
@@ -54,7 +56,7 @@ struct sequence {
     ulong b, begin, end, state;
 };
 
-static inline struct sequence sequence_number(CONV_ARGS, ulong i)
+static inline struct sequence sequence_number(CONV_VIEWS, ulong i)
 {
 #if HAS_CU_SEQLENS
     const ulong2 bounds = seq_bounds(cu_seqlens + cu_seqlens_at.x, i, S);
@@ -65,7 +67,7 @@ static inline struct sequence sequence_number(CONV_ARGS, ulong i)
 }
 
 /* The sequence of token t of batch entry b; if it has none, one with t outside of begin .. end. */
-static inline struct sequence sequence_of(CONV_ARGS, ulong b, ulong t)
+static inline struct sequence sequence_of(CONV_VIEWS, ulong b, ulong t)
 {
 #if HAS_CU_SEQLENS
     b = seq_of(cu_seqlens + cu_seqlens_at.x, N, t);
@@ -74,7 +76,7 @@ static inline struct sequence sequence_of(CONV_ARGS, ulong b, ulong t)
 }
 
 /* Position p >= -TAIL of channel d. */
-static inline float input_at(CONV_ARGS, struct sequence s, ulong d, long p)
+static inline float input_at(CONV_VIEWS, struct sequence s, ulong d, long p)
 {
     if (p >= 0)
         return LD(T_X, AT(x, s.b, d, s.begin + (ulong)p), 0);
@@ -86,7 +88,7 @@ static inline float input_at(CONV_ARGS, struct sequence s, ulong d, long p)
 }
 
 /* Token t, tap by tap. */
-static inline float output_at(CONV_ARGS, struct sequence s, ulong d, ulong t)
+static inline float output_at(CONV_VIEWS, struct sequence s, ulong d, ulong t)
 {
     float y = BIAS(d);
     for (int k = 0; k < W; k++)
@@ -95,7 +97,7 @@ static inline float output_at(CONV_ARGS, struct sequence s, ulong d, ulong t)
 }
 
 /* The final state of channel d: the last TAIL positions. */
-static inline void store_final_state(CONV_ARGS, struct sequence s, ulong d)
+static inline void store_final_state(CONV_VIEWS, struct sequence s, ulong d)
 {
     const long length = (long)(s.end - s.begin);
     for (int k = 0; k < TAIL; k++)

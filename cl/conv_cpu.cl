@@ -24,8 +24,8 @@ static inline void put(__global ELEM(T_OUT) *p, VFLOAT y, const bool stream)
 }
 
 /* Weights, transposed, and biases of `n` channels from d. */
-static inline void load_weights(IN(T_WEIGHT, weight), IN(T_BIAS, bias), ulong d, uint n, float w[W][BLOCK],
-                                float b[BLOCK])
+static inline void load_weights(VIEW_IN(T_WEIGHT, weight), VIEW_IN(T_BIAS, bias), ulong d, uint n,
+                                float w[W][BLOCK], float b[BLOCK])
 {
     for (uint i = 0; i < n; i++) {
         b[i] = BIAS(d + i);

@@ -24,6 +24,9 @@
 
 #define PANEL (NC * VL)
 #define PANELS(columns) (((columns) + PANEL - 1) / PANEL)
+/* Columns of `width` from column c on, c a panel's first: a constant where there are whole panels only, which spares
+ * the code for others. */
+#define PANEL_LEFT(width, c) ((width) % PANEL ? (width) - (c) : PANEL)
 #define ROUND_UP(n, step) (((n) + (step)-1) / (step) * (step))
 #define UNROLL _Pragma("unroll")
 
@@ -87,6 +90,18 @@ static inline void block_multiply(VFLOAT acc[RB][NC], const float *a, uint row, 
 PANEL_ACCESS(f32)
 PANEL_ACCESS(f16)
 PANEL_ACCESS(bf16)
+
+/* The first `rows` of a block's rows, `stride` elements apart from p on. Row by row: unrolled, tails and all, it would
+ * be most of a kernel's code. */
+#define BLOCK_STORE(T, p, stride, acc, rows, columns)                                                                  \
+    do {                                                                                                               \
+        VFLOAT block_[RB][NC];                                                                                         \
+        UNROLL for (uint r_ = 0; r_ < RB; r_++)                                                                        \
+            UNROLL for (uint n_ = 0; n_ < NC; n_++)                                                                    \
+                block_[r_][n_] = (acc)[r_][n_];                                                                        \
+        for (uint r_ = 0; r_ < min((uint)RB, rows); r_++)                                                              \
+            PANEL_STORE(T, (p) + r_ * (stride), block_[r_], columns);                                                  \
+    } while (0)
 
 #define PANEL_LOAD(T, row, p, columns) CAT(panel_load_, T)(row, p, columns)
 #define PANEL_STORE(T, p, row, columns) CAT(panel_store_, T)(p, row, columns)

@@ -144,7 +144,7 @@ static inline float clamp_to_limit(float q)
 
 /* Stores the scale of group j of a token: s[token][j], or s[j][token] where the last token also fills its group's
  * padding up to tokens4 with zeros. */
-static inline void store_scale(OUT(T_S, s), ulong token, ulong j, ulong tokens, ulong tokens4, float scale)
+static inline void store_scale(VIEW_OUT(T_S, s), ulong token, ulong j, ulong tokens, ulong tokens4, float scale)
 {
 #if S_LAYOUT == 0
     ST(T_S, ROW1(s, token), j, scale);

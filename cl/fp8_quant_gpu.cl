@@ -10,8 +10,6 @@
  * Launch: {items} in work-groups of LOCAL0, each for LOCAL0 / LANES * INFLIGHT groups; any number past the last.
  * Traffic: x, q and s once. Local memory: 4 bytes an item and group in flight, none for warps.
  */
-#include "fp8.cl"
-
 #ifndef LANES
 #define LANES 32
 #define WIDTH 4
@@ -21,14 +19,11 @@
 #define LOCAL0 256
 #endif
 
+#include "fp8.cl"
+#include "lanes.cl"
+
 #define TEAMS (LOCAL0 / LANES)
 #define PER (GROUP / (LANES * WIDTH))
-
-typedef CAT(float, WIDTH) vfloat;
-union vector {
-    vfloat v;
-    float e[WIDTH];
-};
 
 /* ---- Maximum over a team ---- */
 
@@ -80,22 +75,25 @@ static inline void team_max(uint most[INFLIGHT], __local uint *scratch)
 
 /* ---- A group's part ---- */
 
-static inline uint largest_of(const union vector v[PER])
+static inline uint largest_of(const VFLOAT v[PER])
 {
     uint most = 0;
     #pragma unroll
-    for (uint i = 0; i < PER; i++)
+    for (uint k = 0; k < PER; k++) {
+        float x[WIDTH];
+        UNPACK(x, v[k]);
         #pragma unroll
         for (uint e = 0; e < WIDTH; e++)
-            most = max(most, abs_bits(v[i].e[e]));
+            most = max(most, abs_bits(x[e]));
+    }
     return most;
 }
 
-static inline vfloat quotient(vfloat x, float scale)
+static inline VFLOAT quotient(VFLOAT x, float scale)
 {
-    vfloat q = x / scale;
-    q = q > LIMIT ? (vfloat)(LIMIT) : q;
-    return q < -LIMIT ? (vfloat)(-LIMIT) : q;
+    VFLOAT q = x / scale;
+    q = q > LIMIT ? (VFLOAT)(LIMIT) : q;
+    return q < -LIMIT ? (VFLOAT)(-LIMIT) : q;
 }
 
 __kernel GROUP_SIZE(LOCAL0) void
@@ -104,7 +102,7 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
 {
     const ulong first = get_group_id(0) * (TEAMS * INFLIGHT) + get_local_id(0) / LANES;
     const uint lane = get_local_id(0) % LANES;
-    union vector v[INFLIGHT][PER];
+    VFLOAT v[INFLIGHT][PER];
     uint most[INFLIGHT];
     ulong token[INFLIGHT], j[INFLIGHT];
 
@@ -116,8 +114,9 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
             token[u]++;
         #pragma unroll
         for (uint k = 0; k < PER; k++)
-            v[u][k].v =
-                token[u] < tokens ? LDA(T_X, WIDTH, ROW1(x, token[u]) + j[u] * GROUP + (k * LANES + lane) * WIDTH) : 0;
+            v[u][k] = token[u] < tokens
+                          ? LDA(T_X, WIDTH, ROW1(x, token[u]) + j[u] * GROUP + (k * LANES + lane) * WIDTH)
+                          : (VFLOAT)(0.0f);
     }
     #pragma unroll
     for (uint u = 0; u < INFLIGHT; u++)
@@ -139,6 +138,6 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
             store_scale(s, s_at, token[u], j[u], tokens, tokens4, scale);
         #pragma unroll
         for (uint k = 0; k < PER; k++)
-            STA(T_Q, WIDTH, ROW1(q, token[u]) + j[u] * GROUP + (k * LANES + lane) * WIDTH, quotient(v[u][k].v, scale));
+            STA(T_Q, WIDTH, ROW1(q, token[u]) + j[u] * GROUP + (k * LANES + lane) * WIDTH, quotient(v[u][k], scale));
     }
 }

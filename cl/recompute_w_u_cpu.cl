@@ -54,9 +54,9 @@ WIDE GROUP_SIZE(1) __kernel void recompute_w_u_cpu(
         for (uint p = begin; p < end; p++) {
             const uint c = (p < PANELS(K) ? p : p - PANELS(K)) * PANEL;
             if (p < PANELS(K))
-                PACK(T_K, panel[p][j], ROW3(k, b, t + j, hk) + c, K - c, scale_k);
+                PACK(T_K, panel[p][j], ROW3(k, b, t + j, hk) + c, PANEL_LEFT(K, c), scale_k);
             else
-                PACK(T_V, panel[p][j], ROW3(v, b, t + j, hv) + c, V - c, scale_v);
+                PACK(T_V, panel[p][j], ROW3(v, b, t + j, hv) + c, PANEL_LEFT(V, c), scale_v);
         }
     }
     for (uint i = 0; i < rows; i += RB)
@@ -65,10 +65,9 @@ WIDE GROUP_SIZE(1) __kernel void recompute_w_u_cpu(
             VFLOAT acc[RB][NC];
             block_zero(acc);
             block_multiply(acc, a + i * CHUNK, CHUNK, 1, panel[p], A_IS_LOWER ? min(i + RB, rows) : rows);
-            UNROLL for (uint r = 0; r < RB; r++)
-                if (i + r < rows && p < PANELS(K))
-                    PANEL_STORE(T_W, ROW3(w, b, t + i + r, hv) + c, acc[r], K - c);
-                else if (i + r < rows)
-                    PANEL_STORE(T_U, ROW3(u, b, t + i + r, hv) + c, acc[r], V - c);
+            if (p < PANELS(K))
+                BLOCK_STORE(T_W, ROW3(w, b, t + i, hv) + c, w_at.z, acc, rows - i, PANEL_LEFT(K, c));
+            else
+                BLOCK_STORE(T_U, ROW3(u, b, t + i, hv) + c, u_at.z, acc, rows - i, PANEL_LEFT(V, c));
         }
 }

@@ -213,9 +213,10 @@ static void set_build_options(struct wd_caps *caps)
 {
     cl_device_fp_config config = 0;
     ask(caps->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config);
-    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2 -w%s%s",
+    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2 -w%s%s%s",
              config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
-             caps->compiles_late ? " -Dreqd_work_group_size(x,y,z)=" : "");
+             caps->compiles_late ? " -Dreqd_work_group_size(x,y,z)=" : "",
+             caps->sm ? " -cl-nv-verbose" : ""); /* its log tells wd_device_kernel_facts() of registers */
 }
 
 static bool ask_limits(struct wd_caps *caps)
@@ -255,6 +256,41 @@ wd_status wd_caps_query(cl_device_id id, struct wd_caps *caps)
     apply_quirks(caps);
     set_build_options(caps);
     return WD_OK;
+}
+
+/* ---- Kernels ---- */
+
+/* The number that stands before `words` in a build log; -1 if they are not there. */
+static int number_before(const char *log, const char *words)
+{
+    const char *at = strstr(log, words);
+    if (!at)
+        return -1;
+    while (at > log && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    return atoi(at);
+}
+
+/* NVIDIA's assembler writes "Used 40 registers" and "8 bytes spill stores" into the build log; Intel answers a query of
+ * cl_intel_required_subgroup_size, which others refuse. */
+void wd_device_kernel_facts(const struct wd_caps *caps, cl_program program, cl_kernel kernel,
+                            struct wd_kernel_facts *facts)
+{
+    enum { CL_KERNEL_SPILL_MEM_SIZE_INTEL_ = 0x4109 };
+    cl_ulong spill = 0;
+    size_t bytes = 0;
+    *facts = (struct wd_kernel_facts){-1, -1};
+    if (strcmp(caps->kind, "intel") == 0 && clGetKernelWorkGroupInfo(kernel, caps->id, CL_KERNEL_SPILL_MEM_SIZE_INTEL_,
+                                                                     sizeof spill, &spill, NULL) == CL_SUCCESS)
+        facts->spill_bytes = (int)spill;
+    if (!caps->sm || clGetProgramBuildInfo(program, caps->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) != CL_SUCCESS)
+        return;
+    char *log = calloc(1, bytes + 1);
+    if (log && clGetProgramBuildInfo(program, caps->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS) {
+        facts->registers = number_before(log, " registers");
+        facts->spill_bytes = number_before(log, " bytes spill stores");
+    }
+    free(log);
 }
 
 /* ---- All devices ---- */

@@ -24,12 +24,20 @@ struct wd_caps {
     bool fp16;          /* cl_khr_fp16 */
     bool subgroups;     /* cl_khr_subgroups or cl_intel_subgroups */
     bool int64_atomics;
-    bool compiles_late; /* the driver finishes compiling at a kernel's first launch, for its group size */
+    bool compiles_late;      /* the driver finishes compiling at a kernel's first launch, for its group size */
     char build_options[128]; /* what every program on this device is built with */
 };
 
 /** Fills `caps`. Fails with WD_EOPENCL only when the device answers nothing useful. */
 wd_status wd_caps_query(cl_device_id id, struct wd_caps *caps);
+
+/** What a driver tells of a compiled kernel beyond OpenCL's own queries; -1: nothing. */
+struct wd_kernel_facts {
+    int registers;   /* an item */
+    int spill_bytes; /* an item: what did not fit into them */
+};
+void wd_device_kernel_facts(const struct wd_caps *caps, cl_program program, cl_kernel kernel,
+                            struct wd_kernel_facts *facts);
 
 /** Every device of every platform, in the loader's order; a broken platform is an entry without devices. */
 struct wd_device_entry {

@@ -254,8 +254,7 @@ wd_status wd_plan_get(struct wd_context *ctx, const struct wd_problem *p, const 
 
 /* ---- Launching ---- */
 
-/* Sets the arguments of op.h's header comment. The caller holds the kernel's lock. */
-static cl_int set_arguments(const struct wd_problem *p, cl_kernel kernel)
+cl_int wd_plan_arguments(const struct wd_problem *p, cl_kernel kernel)
 {
     const struct wd_op *op = p->op;
     cl_uint n = 0;
@@ -309,7 +308,7 @@ wd_status wd_plan_launch(struct wd_context *ctx, const struct wd_problem *p, con
     cl_event event = NULL;
     pthread_mutex_lock(&kernel->lock);
     const char *call = "clSetKernelArg";
-    cl_int err = set_arguments(p, kernel->kernel);
+    cl_int err = wd_plan_arguments(p, kernel->kernel);
     if (!err) {
         call = "clEnqueueNDRangeKernel";
         err = clEnqueueNDRangeKernel(queue, kernel->kernel, grid.dims, NULL, global, grid.local, l.num_wait,

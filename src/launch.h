@@ -30,6 +30,9 @@ wd_status wd_plan_get(struct wd_context *ctx, const struct wd_problem *p, const 
 wd_status wd_plan_compile(struct wd_context *ctx, const struct wd_problem *p, const struct wd_choice *choice,
                           struct wd_kernel **out);
 
+/** Sets the arguments of op.h's header comment. The caller holds the kernel's lock. */
+cl_int wd_plan_arguments(const struct wd_problem *p, cl_kernel kernel);
+
 /** Sets every argument and enqueues, or runs the chain. `p` must be checked with launching = true; `kernel` is NULL
  *  for chains. */
 wd_status wd_plan_launch(struct wd_context *ctx, const struct wd_problem *p, const struct wd_choice *choice,

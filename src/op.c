@@ -75,16 +75,6 @@ size_t wd_tensor_elements(const struct wd_problem *p, size_t i)
     return n;
 }
 
-double wd_op_bytes(const struct wd_problem *p)
-{
-    double bytes = 0;
-    for (size_t i = 0; i < p->op->num_tensors; i++)
-        if (p->tensor[i].present)
-            bytes += (double)wd_tensor_elements(p, i) * (double)wd_dtype_size(p->tensor[i].dtype) *
-                     (p->op->tensors[i].access == WD_INOUT ? 2 : 1);
-    return bytes;
-}
-
 /* ---- Reading the args struct through the tables ---- */
 
 union args {
@@ -161,10 +151,11 @@ static wd_status read_tensors(const union args *a, bool launching, struct wd_pro
 
 /* ---- Checking a view against its shape ---- */
 
+/* False if it overflows. Factors below the root of the range do not, and spare the division. */
 static bool mul(size_t a, size_t b, size_t *out)
 {
     *out = a * b;
-    return a == 0 || *out / a == b;
+    return (a | b) >> (4 * sizeof a) == 0 || a == 0 || *out / a == b;
 }
 
 /* "4 x 512 f32" for messages. */
@@ -199,6 +190,24 @@ static bool overlaps(size_t rank, const size_t *ext, const size_t *stride)
     return false;
 }
 
+/* The largest power of two that divides `a`, at most `limit`, a power of two itself: the lowest bit of both. */
+static unsigned common_power(unsigned limit, size_t a)
+{
+    const size_t bits = a | limit;
+    return (unsigned)(bits & (~bits + 1));
+}
+
+/* What a vector tensor leaves of the problem's common alignment. */
+static unsigned alignment(unsigned vec, const struct wd_view *v, size_t rank, const size_t *ext)
+{
+    vec = common_power(vec, ext[rank - 1]);
+    vec = common_power(vec, (size_t)v->at[0]);
+    for (size_t r = 0; r < 3 && r + 1 < rank; r++)
+        if (ext[r] > 1)
+            vec = common_power(vec, (size_t)v->at[1 + r]);
+    return vec;
+}
+
 /* Fills in packed strides, zeroes those that mean nothing, and returns the elements spanned from the offset. */
 static wd_status check_view(struct wd_problem *p, size_t i, size_t *span)
 {
@@ -206,25 +215,30 @@ static wd_status check_view(struct wd_problem *p, size_t i, size_t *span)
     struct wd_view *v = &p->tensor[i];
     size_t ext[WD_MAX_RANK], stride[WD_MAX_RANK], packed = 1, n = 1;
     const size_t rank = wd_tensor_extents(p, i, ext);
+    bool gaps = false;
     for (size_t r = rank; r-- > 0;) {
         const bool free_stride = r < 3 && r + 1 < rank;
         stride[r] = free_stride && v->at[1 + r] ? (size_t)v->at[1 + r] : packed;
+        gaps |= stride[r] != packed;
         if (r < 3 && !free_stride && v->at[1 + r] > 1)
             return FAIL(p->op, d->name, "stride[%zu] is given, but that dimension is contiguous", r);
         if (!mul(stride[r], ext[r] ? ext[r] : 1, &packed) || !mul(n, ext[r], &n))
             return FAIL(p->op, d->name, "%s", "more elements than memory has addresses");
     }
-    if (d->access != WD_IN && n && overlaps(rank, ext, stride))
+    if (gaps && d->access != WD_IN && n && overlaps(rank, ext, stride))
         return FAIL(p->op, d->name, "strides %zu, %zu, %zu make elements of an output overlap", stride[0],
                     rank > 1 ? stride[1] : 0, rank > 2 ? stride[2] : 0);
     *span = n ? 1 : 0;
     for (size_t r = 0; n && r < rank; r++)
         *span += (ext[r] - 1) * stride[r];
-    for (size_t r = 0; r < 3; r++)
-        v->at[1 + r] = r < rank ? stride[r] : 0;
     for (size_t r = rank; r < 3; r++)
         if (v->at[1 + r])
             return FAIL(p->op, d->name, "stride[%zu] is given, but it has %zu dimensions", r, rank);
+    for (size_t r = 0; r < 3 && r < rank; r++)
+        v->at[1 + r] = stride[r];
+    if (d->vector)
+        p->vec = alignment(p->vec, v, rank, ext);
+    p->bytes += (double)n * (double)wd_dtype_size(v->dtype) * (d->access == WD_INOUT ? 2 : 1);
     return WD_OK;
 }
 
@@ -244,36 +258,11 @@ static wd_status check_buffer(const struct wd_problem *p, size_t i, size_t span)
     return WD_OK;
 }
 
-/* The largest power of two <= 16 that divides `a`, at most `limit`. */
-static unsigned common_power(unsigned limit, size_t a)
-{
-    while (a % limit)
-        limit /= 2;
-    return limit;
-}
-
-static unsigned vector_width(const struct wd_problem *p)
-{
-    unsigned vec = 16;
-    for (size_t i = 0; i < p->op->num_tensors; i++) {
-        const struct wd_view *v = &p->tensor[i];
-        if (!v->present || !p->op->tensors[i].vector)
-            continue;
-        size_t ext[WD_MAX_RANK];
-        const size_t rank = wd_tensor_extents(p, i, ext);
-        vec = common_power(vec, ext[rank - 1]);
-        vec = common_power(vec, (size_t)v->at[0]);
-        for (size_t r = 0; r < 3 && r + 1 < rank; r++)
-            if (ext[r] > 1)
-                vec = common_power(vec, (size_t)v->at[1 + r]);
-    }
-    return vec;
-}
-
 static wd_status check_tensors(bool launching, struct wd_problem *p)
 {
     const struct wd_op *op = p->op;
     p->empty = true;
+    p->vec = 16;
     for (size_t i = 0; i < op->num_tensors; i++) {
         struct wd_view *v = &p->tensor[i];
         size_t span = 0;
@@ -291,7 +280,6 @@ static wd_status check_tensors(bool launching, struct wd_problem *p)
         if (v->mem && span && (st = check_buffer(p, i, span)))
             return st;
     }
-    p->vec = vector_width(p);
     return WD_OK;
 }
 

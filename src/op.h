@@ -112,6 +112,7 @@ struct wd_problem {
     bool empty;                 /* no output element at all: nothing to launch */
     unsigned vec;               /* largest power of two <= 16 that divides row lengths, offsets and strides of all
                                    vector tensors (elements) */
+    double bytes;               /* that must move: every present tensor once (twice for in-out) */
     cl_mem workspace;
     const int32_t *cu_seqlens_host;
 };
@@ -198,9 +199,6 @@ void wd_op_args(const struct wd_problem *p, void *args);
 /** Elements of tensor i; its shape's extents in ext[] (rank returned). */
 size_t wd_tensor_extents(const struct wd_problem *p, size_t i, size_t ext[WD_MAX_RANK]);
 size_t wd_tensor_elements(const struct wd_problem *p, size_t i);
-
-/** Bytes that must move: every present tensor once (twice for in-out). */
-double wd_op_bytes(const struct wd_problem *p);
 
 /** The rules of packed sequences that every operation shares, for wd_op.check: N > 0 needs B = 1 and cu_seqlens,
  *  cu_seqlens needs N, and a host copy must rise from 0 to `total`. `cu` is the tensor's index. */

@@ -22,7 +22,7 @@ int wd_stream_vl(const struct wd_caps *caps)
 int wd_stream_stores(const struct wd_caps *caps, const struct wd_problem *p)
 {
     const double cache = caps->cache_bytes ? (double)caps->cache_bytes : 8.0 * (1 << 20);
-    return wd_op_bytes(p) > cache ? 2 : 1;
+    return p->bytes > cache ? 2 : 1;
 }
 
 /* Eight items a core even out what runs beside, and a work-group costs next to nothing. */

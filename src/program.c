@@ -179,39 +179,45 @@ static cl_int event_status(cl_event event)
     return err == CL_SUCCESS ? status : err;
 }
 
-/* Waits for a command that the driver has taken up: while it is CL_SUBMITTED it may be compiling, too. One that is
- * still CL_QUEUED waits for others, perhaps for something that this very thread will do next. */
-static cl_int wait_if_taken_up(cl_event event)
+/* Waits while the driver compiles for a command that it has taken up (it is CL_SUBMITTED then). One that is still
+ * CL_QUEUED waits for others, perhaps for something that this very thread will do next. */
+static void wait_for_compiler(cl_event event)
 {
     const uint64_t deadline = now_ns() + LAUNCH_WAIT_S * (uint64_t)NS_PER_S;
-    cl_int status = event_status(event);
-    for (; (status == CL_SUBMITTED || status == CL_RUNNING) && now_ns() < deadline; status = event_status(event))
+    while (event_status(event) == CL_SUBMITTED && now_ns() < deadline)
         nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS / 2}, NULL);
-    return status;
 }
 
-/* Stores the binary if the awaited launch has ended. The caller holds the kernel's lock: until then nobody else needs
- * to launch it. (Launches in flight do no harm; see set_build_options() in device.c.) */
-static void store_if_ended(struct wd_programs *programs, struct wd_kernel *k, cl_int status)
+/* Stores the binary if the awaited launch has begun. */
+static void store_if_ready(struct wd_programs *programs, struct wd_kernel *k)
 {
-    if (status > CL_COMPLETE)
+    pthread_mutex_lock(&k->lock);
+    cl_event event = k->awaited;
+    const cl_int status = event ? event_status(event) : CL_QUEUED;
+    const bool begun = status <= CL_RUNNING;
+    if (begun) {
+        k->awaited = NULL;
+        if (status >= 0) /* else the launch failed, and the next one counts */
+            atomic_store(&k->unsaved, false);
+    }
+    pthread_mutex_unlock(&k->lock);
+    if (!begun)
         return;
-    clReleaseEvent(k->awaited);
-    k->awaited = NULL;
-    if (status < 0)
-        return; /* the launch failed, and the next one counts */
-    atomic_store(&k->unsaved, false);
-    store(programs, k);
+    clReleaseEvent(event);
+    if (status >= 0)
+        store(programs, k);
 }
 
 void wd_kernel_launched(struct wd_programs *programs, struct wd_kernel *k, cl_event event)
 {
     pthread_mutex_lock(&k->lock);
-    if (wd_kernel_unsaved(k) && !k->awaited && clRetainEvent(event) == CL_SUCCESS)
+    const bool first = wd_kernel_unsaved(k) && !k->awaited && clRetainEvent(event) == CL_SUCCESS;
+    if (first)
         k->awaited = event;
-    if (k->awaited)
-        store_if_ended(programs, k, wait_if_taken_up(k->awaited));
     pthread_mutex_unlock(&k->lock);
+    if (first)
+        wait_for_compiler(event);
+    store_if_ready(programs, k);
 }
 
 /* ---- Making a kernel ---- */
@@ -387,9 +393,8 @@ void wd_programs_fini(struct wd_programs *programs)
     for (size_t i = 0; i < sizeof programs->bucket / sizeof programs->bucket[0]; i++)
         for (struct wd_kernel *k = programs->bucket[i], *next; k; k = next) {
             next = k->next;
-            if (k->awaited)
-                store_if_ended(programs, k, event_status(k->awaited));
-            else if (wd_kernel_unsaved(k)) /* prepared and never launched */
+            store_if_ready(programs, k);
+            if (wd_kernel_unsaved(k))
                 store(programs, k);
             destroy_kernel(k);
         }

@@ -79,7 +79,7 @@ static inline bool wd_kernel_unsaved(struct wd_kernel *kernel)
  * To be called with the event of a launch, without the kernel's lock; does nothing unless wd_kernel_unsaved().
  *
  * Drivers with wd_caps.compiles_late compile when a kernel's first launch begins, and a binary fetched before that
- * lacks what they make then. So this waits until the launch has ended, unless the command waits for others itself, and
+ * lacks what they make then. So this waits until the launch has begun, unless the command waits for others itself, and
  * stores the binary. A launch that was not waited for is looked at again at the next one, and at last in
  * wd_programs_fini().
  */

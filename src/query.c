@@ -62,6 +62,37 @@ static const char *source_name(enum wd_origin source)
     return names[source];
 }
 
+/* What a call's time will be made of, before anything is measured. */
+struct bound {
+    const char *name; /* "memory" or "arithmetic" */
+    double intensity,
+        turn; /* operations a byte: of the call, and where the device needs as long for one as for the other */
+};
+
+/* Where devices turn, from vendors' peaks of f32 multiply-adds over their memory's: about 10 for desktop and server
+ * CPUs (a core's 2 x 8 x 2 to 2 x 16 x 2 operations a cycle at 3 GHz over 10 to 20 GB/s), 14 to 20 for GPUs (H200 14,
+ * MI300X 15 with its vector units, Arc A770 35); matrix engines do ten times as many. `bench` measures it. */
+static struct bound predict(const struct answer *a)
+{
+    const double bytes = a->p->bytes;
+    struct bound b = {.intensity = bytes > 0 ? a->p->op->flops(a->p) / bytes : 0, .turn = a->ctx->caps.cpu ? 10 : 16};
+    if (a->plan && a->plan->choice.variant->file && strstr(a->plan->choice.variant->file, "_mma"))
+        b.turn *= 10;
+    b.name = b.intensity < b.turn ? "memory" : "arithmetic";
+    return b;
+}
+
+static void write_facts(const struct answer *a, struct wd_text *out)
+{
+    struct wd_kernel_facts facts;
+    const struct wd_kernel *k = a->plan->kernel;
+    wd_device_kernel_facts(&a->ctx->caps, k->program, k->kernel, &facts);
+    if (facts.registers >= 0)
+        wd_text_add(out, "registers   %d an item\n", facts.registers);
+    if (facts.spill_bytes >= 0)
+        wd_text_add(out, "spills      %d bytes an item\n", facts.spill_bytes);
+}
+
 static void write_lines(const struct answer *a, struct wd_text *out)
 {
     const struct wd_problem *p = a->p;
@@ -86,11 +117,13 @@ static void write_lines(const struct answer *a, struct wd_text *out)
             wd_text_add(out, " groups\nkernel      %s in %s; %zu bytes local, %zu private; at most %zu items a group\n",
                         c->variant->kernel, c->variant->file, a->plan->kernel->local_bytes,
                         a->plan->kernel->private_bytes, a->plan->kernel->group_max);
+            write_facts(a, out);
         }
     }
-    const double bytes = wd_op_bytes(p), flops = p->op->flops(p);
-    wd_text_add(out, "moves       %.0f bytes, %.0f operations (%.2f a byte)\n", bytes, flops,
-                bytes > 0 ? flops / bytes : 0.0);
+    const struct bound b = predict(a);
+    wd_text_add(out, "moves       %.0f bytes, %.0f operations\n", p->bytes, p->op->flops(p));
+    wd_text_add(out, "bound       %s, at %.2f operations a byte: this device turns at about %.0f\n", b.name,
+                b.intensity, b.turn);
     for (const char *at = a->refusals.data; at && *at;) {
         const size_t len = strcspn(at, "\n");
         wd_text_add(out, "passed over %.*s\n", (int)len, at);
@@ -119,6 +152,12 @@ static void write_json_choice(const struct answer *a, struct wd_text *out)
         wd_text_add(out, d ? ",%zu" : "%zu", g.groups[d]);
     wd_text_add(out, "],\"local_bytes\":%zu,\"private_bytes\":%zu,\"group_max\":%zu", a->plan->kernel->local_bytes,
                 a->plan->kernel->private_bytes, a->plan->kernel->group_max);
+    struct wd_kernel_facts facts;
+    wd_device_kernel_facts(&a->ctx->caps, a->plan->kernel->program, a->plan->kernel->kernel, &facts);
+    if (facts.registers >= 0)
+        wd_text_add(out, ",\"registers\":%d", facts.registers);
+    if (facts.spill_bytes >= 0)
+        wd_text_add(out, ",\"spill_bytes\":%d", facts.spill_bytes);
 }
 
 static void write_json(const struct answer *a, struct wd_text *out)
@@ -128,8 +167,8 @@ static void write_json(const struct answer *a, struct wd_text *out)
     wd_text_add_json(out, a->ctx->caps.name);
     wd_text_add(out, ",\"class\":");
     wd_text_add_json(out, a->class_text.data ? a->class_text.data : "");
-    wd_text_add(out, ",\"supported\":%s,\"bytes\":%.0f,\"flops\":%.0f", a->plan || p->empty ? "true" : "false",
-                wd_op_bytes(p), p->op->flops(p));
+    wd_text_add(out, ",\"supported\":%s,\"bytes\":%.0f,\"flops\":%.0f,\"bound\":\"%s\"",
+                a->plan || p->empty ? "true" : "false", p->bytes, p->op->flops(p), predict(a).name);
     if (a->plan)
         write_json_choice(a, out);
     wd_text_add(out, ",\"passed_over\":[");

@@ -253,7 +253,7 @@ wd_status wd_tuner_run(struct wd_tuner *t, const struct wd_problem *p, const str
 /* "# 57.1 us 512.3 GB/s 1.03x model (1.01 to 1.05) tokens=256 hidden=4096 0.1.0 2026-11-30" */
 static void provenance(const struct wd_problem *p, const struct wd_tune_result *r, struct wd_text *note)
 {
-    const double bytes = wd_op_bytes(p), flops = p->op->flops(p);
+    const double bytes = p->bytes, flops = p->op->flops(p);
     const bool arithmetic = flops > 8 * bytes;
     char date[16] = "";
     const time_t now = time(NULL);

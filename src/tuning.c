@@ -4,6 +4,7 @@
 #include "embedded.h"
 #include "file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,9 @@ unsigned wd_size_class(const struct wd_problem *p)
 {
     if (p->op->size_class)
         return p->op->size_class(p);
-    unsigned c = 0;
-    for (double bytes = wd_op_bytes(p); bytes >= 4; bytes /= 4)
-        c++;
-    return c;
+    int exponent; /* bytes = m * 2^exponent, m in [1/2, 1) */
+    frexp(p->bytes, &exponent);
+    return exponent > 0 ? (unsigned)(exponent - 1) / 2 : 0;
 }
 
 /* ---- Text ---- */

@@ -124,6 +124,8 @@ expect "bench names the line it cannot read" 2 "line 1" -- bench --shapes "$scra
 expect "bench wants the file to be there" 6 "nosuchfile" -- bench --shapes "$scratch/nosuchfile" --budget 20
 expect "bench refuses a shape without an operation" 2 "needs one operation" -- bench --shape tokens=1
 expect "bench refuses a budget that is none" 2 "milliseconds" -- bench --budget soon
+expect "bench goes on after a shape that does not fit" 0 "memory" -- bench fp8_quant --shape tokens=1000000,hidden=65536
+expect "demo wants its data" 6 "nosuchfolder" -- demo --data "$scratch/nosuchfolder"
 expect "cache path" 0 "$WARPDRIVE_CACHE_DIR" -- cache path
 expect "cache list" 0 "program" -- cache list
 expect "cache prune" 0 "removed" -- cache prune --limit 1000
@@ -268,7 +270,15 @@ report $? "a refused run leaves the outputs as they were"
 [ -z "$(find "$scratch" -name '*.tmp')" ]
 report $? "no temporary file is left"
 
-expect "cache clear" 0 "removed" -- cache clear
+# ---- A cache of its own, since other tests use the common one ----
+
+export WARPDRIVE_CACHE_DIR=$scratch/apart
+expect "a run fills the cache" 0 -- run fp8_quant --x "$fp8/x.npy" --group 64 --q "$out"
+expect "cache list shows the program" 0 "1 program, " -- cache list
+expect "cache prune to nothing" 0 "removed 1" -- cache prune --limit 0
+expect "a run fills the cache again" 0 -- run fp8_quant --x "$fp8/x.npy" --group 64 --q "$out"
+expect "cache clear" 0 "removed 1" -- cache clear
+expect "an empty cache lists nothing" 0 "0 programs, " -- cache list
 
 echo "1..$number"
 [ "$failed" = 0 ]

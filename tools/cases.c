@@ -53,24 +53,24 @@ const struct op_case op_cases[] = {
 
     {"causal_conv1d_update", "B=3,D=33,T=1,W=4,bias,act=silu", CASE_VERIFY},
     {"causal_conv1d_update", "B=3,D=48,T=2,W=3,slots=5,slot", CASE_VERIFY_F32},
-    {"causal_conv1d_update", "B=64,D=8192,W=4,bias,act=silu", BENCH},
+    {"causal_conv1d_update", "B=64,D=8192,W=4,bias,act=silu", BENCH | CASE_DEMO},
 
     {"gdn_prepare", "B=2,T=100,H=2,HV=4,K=64", CASE_VERIFY},
     {"gdn_prepare", "B=1,T=70,H=1,HV=1,K=100,q,q_out,k_out,beta_out,l2norm,beta_mode=sigmoid,A_log,dt_bias",
      CASE_VERIFY_F32},
     {"gdn_prepare", "B=1,T=8192,H=16,HV=32,K=128", CASE_BENCH_GPU},
-    {"gdn_prepare", "B=1,T=2048,H=4,HV=8,K=128", CASE_BENCH_CPU},
+    {"gdn_prepare", "B=1,T=2048,H=4,HV=8,K=128", CASE_BENCH_CPU | CASE_DEMO},
 
     {"gdn_forward", "B=2,T=100,H=2,HV=4,K=64,V=128,initial_state,final_state", CASE_VERIFY},
     {"gdn_forward", "B=1,T=70,H=1,HV=1,K=100,V=60,final_state,l2norm,beta_mode=sigmoid,A_log,dt_bias", CASE_VERIFY_F32},
     {"gdn_forward", "B=1,T=200,H=2,HV=2,K=128,V=128,N=3,cu_seqlens,initial_state,final_state", CASE_VERIFY_F32},
     {"gdn_forward", "B=1,T=8192,H=16,HV=32,K=128,V=128,initial_state,final_state", CASE_BENCH_GPU},
-    {"gdn_forward", "B=1,T=2048,H=4,HV=8,K=128,V=128,initial_state,final_state", CASE_BENCH_CPU},
+    {"gdn_forward", "B=1,T=2048,H=4,HV=8,K=128,V=128,initial_state,final_state", CASE_BENCH_CPU | CASE_DEMO},
 
     {"gdn_decode", "B=3,H=2,HV=4,K=64,V=128", CASE_VERIFY},
     {"gdn_decode", "B=3,T=2,H=1,HV=1,K=100,V=60,slots=5,slot", CASE_VERIFY_F32},
     {"gdn_decode", "B=1,H=16,HV=32,K=128,V=128", BENCH},
-    {"gdn_decode", "B=16,H=16,HV=32,K=128,V=128", BENCH},
+    {"gdn_decode", "B=16,H=16,HV=32,K=128,V=128", BENCH | CASE_DEMO},
     {"gdn_decode", "B=64,H=16,HV=32,K=128,V=128", CASE_BENCH_GPU},
 
     {0},

@@ -12,6 +12,7 @@
 #include "context.h"
 #include "json.h"
 #include "measure.h"
+#include "overhead.h"
 #include "shape.h"
 #include "trial.h"
 
@@ -31,6 +32,7 @@ struct measurement {
     double bytes, flops;
     double floor_ns;   /* bytes over the copy rate, or operations over the peak: the larger */
     bool memory_bound; /* which of them it was */
+    const char *fault; /* why there is no time; NULL: there is one */
 };
 
 struct bench {
@@ -41,7 +43,7 @@ struct bench {
     double budget_ns;
     struct cli_table table;
     struct json json;
-    size_t failed, done;
+    size_t failed;
 };
 
 static wd_status run_again(void *user)
@@ -52,17 +54,15 @@ static wd_status run_again(void *user)
 }
 
 /* Correctness first: a wrong kernel has no time. */
-static wd_status measure(struct bench *b, const struct shape *shape, struct measurement *m)
+static wd_status measure(struct bench *b, struct measurement *m)
 {
-    const struct wd_op *op = shape->op;
+    const struct wd_op *op = m->p.op;
     const struct wd_trial_options options = {.seed = 1, .gates = WD_GATES_MILD, .queue = wd_context_queue(b->ctx)};
     struct wd_trial *trial = NULL;
     const struct wd_plan *plan = NULL;
-    wd_status st = wd_op_check(op, &shape->args, false, &m->p);
-    if (st || (st = wd_trial_create(b->ctx, &m->p, &options, &trial)))
-        return st;
     cli_progress("%s: checking", op->name);
-    if (!(st = wd_plan_get(b->ctx, &trial->p, &plan)) && !(st = wd_trial_run(trial, NULL, NULL)) &&
+    wd_status st = wd_trial_create(b->ctx, &m->p, &options, &trial);
+    if (!st && !(st = wd_plan_get(b->ctx, &trial->p, &plan)) && !(st = wd_trial_run(trial, NULL, NULL)) &&
         !(st = wd_trial_check(trial, &m->result)) && m->result.ok) {
         cli_progress("%s: timing", op->name);
         m->p = trial->p;
@@ -72,7 +72,7 @@ static wd_status measure(struct bench *b, const struct shape *shape, struct meas
     wd_trial_destroy(trial);
     if (st)
         return st;
-    m->bytes = wd_op_bytes(&m->p);
+    m->bytes = m->p.bytes;
     m->flops = op->flops(&m->p);
     const double memory_ns = m->bytes / b->rates.bytes_per_s * 1e9, math_ns = m->flops / b->rates.flops_per_s * 1e9;
     m->memory_bound = memory_ns >= math_ns;
@@ -109,8 +109,7 @@ static void print_text(struct bench *b, const struct measurement *m, const char 
     const double ns = m->time.median_ns;
     cli_table_cell(&b->table, COL_OP, CLI_PLAIN, "%s", m->p.op->name);
     cli_table_cell(&b->table, COL_SHAPE, CLI_PLAIN, "%s", shape_text(&m->p, shape));
-    cli_table_cell(&b->table, COL_ERROR, CLI_PLAIN, "%.1e", m->result.error);
-    if (m->result.ok) {
+    if (!m->fault) {
         cli_table_cell(&b->table, COL_TIME, CLI_BOLD, "%s", cli_time(ns, number));
         cli_table_cell(&b->table, COL_SPREAD, CLI_PLAIN, "%.0f%%",
                        50.0 * (m->time.max_ns - m->time.min_ns) / fmax(ns, 1.0));
@@ -119,9 +118,10 @@ static void print_text(struct bench *b, const struct measurement *m, const char 
         cli_table_cell(&b->table, COL_FLOOR, CLI_PLAIN, "%s", cli_time(m->floor_ns, number));
         cli_table_cell(&b->table, COL_RATIO, CLI_PLAIN, "%.2f", ns / m->floor_ns);
         cli_table_cell(&b->table, COL_BOUND, CLI_PLAIN, "%s", m->memory_bound ? "memory" : "math");
+        cli_table_cell(&b->table, COL_ERROR, CLI_PLAIN, "%.1e", m->result.error);
         cli_table_cell(&b->table, COL_VARIANT, CLI_PLAIN, "%s", choice);
     } else {
-        cli_table_cell(&b->table, COL_VARIANT, CLI_RED, "FAIL: %s", m->result.text);
+        cli_table_cell(&b->table, COL_VARIANT, CLI_RED, "%s", m->fault);
     }
     cli_table_row(&b->table);
 }
@@ -133,9 +133,9 @@ static void print_json(struct bench *b, const struct measurement *m, const char 
     json_open(json, NULL, '{');
     json_string(json, "operation", m->p.op->name);
     json_string(json, "shape", shape_text(&m->p, shape));
-    json_bool(json, "ok", m->result.ok);
-    json_number(json, "error", m->result.error);
-    if (m->result.ok) {
+    json_bool(json, "ok", !m->fault);
+    if (!m->fault) {
+        json_number(json, "error", m->result.error);
         json_string(json, "variant", m->choice.variant->name);
         json_string(json, "choice", choice);
         json_string(json, "reason", m->choice.reason);
@@ -149,7 +149,7 @@ static void print_json(struct bench *b, const struct measurement *m, const char 
         json_number(json, "time_over_floor", m->time.median_ns / m->floor_ns);
         json_string(json, "bound", m->memory_bound ? "memory" : "math");
     } else {
-        json_string(json, "fault", m->result.text);
+        json_string(json, "fault", m->fault);
     }
     json_close(json, '}');
 }
@@ -186,15 +186,17 @@ static wd_status bench_shape(struct bench *b, const struct wd_op *op, const char
     if (!st)
         st = shape_parse(&shape, words);
     if (!st)
-        st = measure(b, &shape, &m);
+        st = wd_op_check(op, &shape.args, false, &m.p);
     if (st)
         return st;
-    if (m.result.ok)
+
+    st = measure(b, &m);
+    m.fault = st ? wd_last_error() : m.result.ok ? NULL : m.result.text;
+    if (!m.fault)
         wd_choice_text(&m.choice, &choice);
     (b->cli.json ? print_json : print_text)(b, &m, choice.data ? choice.data : "");
     wd_text_free(&choice);
-    b->failed += !m.result.ok;
-    b->done++;
+    b->failed += m.fault && st != WD_ENOTSUP && st != WD_ENOMEM; /* what a device cannot hold is no failure of ours */
     return WD_OK;
 }
 
@@ -267,10 +269,14 @@ static int run(const struct cli_command *self, int argc, char **argv)
         code = check_options(&b) ? CLI_USAGE : -1;
     if (code >= 0)
         return code;
+    if (cli_get(&b.cli, "overhead"))
+        return bench_overhead(&b.cli);
 
     cli_table_init(&b.table, columns);
     for (const struct wd_op *const *op = wd_ops; *op; op++)
         cli_table_fit(&b.table, COL_OP, (*op)->name);
+    if (cli_get(&b.cli, "shape"))
+        cli_table_fit(&b.table, COL_SHAPE, cli_get(&b.cli, "shape"));
     for (const struct op_case *c = op_cases; c->op; c++)
         if (c->use & (CASE_BENCH_CPU | CASE_BENCH_GPU) && cli_wants_op(&b.cli, c->op))
             cli_table_fit(&b.table, COL_SHAPE, c->shape);
@@ -285,6 +291,7 @@ static int run(const struct cli_command *self, int argc, char **argv)
         json_close(&b.json, '}');
         json_print(&b.json);
     }
+    cli_progress("%s", "");
     json_drop(&b.json);
     wd_meter_fini(&b.meter);
     wd_context_destroy(b.ctx);
@@ -296,6 +303,7 @@ static const struct cli_option options[] = {
     {"shapes", 0, "FILE", "lines of 'OP SHAPE'"},
     {"dtype", 0, "TYPE", "f32, f16 or bf16 where a SHAPE says nothing (default f32)"},
     {"budget", 0, "MS", "time for each shape's rounds (default 500)"},
+    {"overhead", 0, NULL, "instead: what a warm call costs the host beyond its OpenCL calls"},
     CLI_DEVICE,
     CLI_JSON,
     {0},

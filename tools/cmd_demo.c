@@ -81,6 +81,18 @@ static void print_line(struct demo *d, const struct line *l)
     *(l->fault ? &d->failed : &d->ok) += 1;
 }
 
+/* The line of a call that ended with `st`. What the driver refuses is that call's fault; the next one may do. */
+static wd_status finish_line(struct demo *d, struct line *l, wd_status st)
+{
+    const bool fault = st == WD_EBUILD || st == WD_EOPENCL || st == WD_ENOTSUP;
+    if (fault)
+        l->fault = wd_last_error();
+    if (st && !fault)
+        return st;
+    print_line(d, l);
+    return WD_OK;
+}
+
 /* ---- Single operations ---- */
 
 static uint64_t compiles(const wd_context *ctx)
@@ -148,7 +160,7 @@ static wd_status describe(struct demo *d, const struct wd_trial *t, struct line 
         plan->choice.variant->grid(&d->ctx->caps, &t->p, plan->choice.param, &g);
     for (cl_uint i = 0; i < g.dims && n < sizeof l->group; i++)
         n += (size_t)snprintf(l->group + n, sizeof l->group - n, i ? "x%zu" : "%zu", g.local[i]);
-    l->bytes = wd_op_bytes(&t->p);
+    l->bytes = t->p.bytes;
     l->flops = t->p.op->flops(&t->p);
     return WD_OK;
 }
@@ -217,7 +229,7 @@ static wd_status run_operation(struct demo *d, const struct wd_problem *p, struc
         .user = vectors,
     };
     char shape[SHAPE_TEXT], text[192];
-    struct line line = {.op = p->op->name, .shape = shape_text(p, shape)};
+    struct line line = {.op = p->op->name, .shape = shape_text(p, shape), .variant = "-"};
     struct wd_trial_result result;
     struct wd_trial *trial = NULL;
     cli_progress("%s %s", p->op->name, shape);
@@ -230,14 +242,7 @@ static wd_status run_operation(struct demo *d, const struct wd_problem *p, struc
         st = vectors ? check_published(trial, vectors, &line, text, sizeof text) : WD_OK;
     }
     wd_trial_destroy(trial);
-    if (st == WD_EBUILD || st == WD_EOPENCL || st == WD_ENOTSUP) { /* this call's fault; the next one may do */
-        line.fault = wd_last_error();
-        line.variant = line.variant ? line.variant : "-";
-        st = WD_OK;
-    }
-    if (!st)
-        print_line(d, &line);
-    return st;
+    return finish_line(d, &line, st);
 }
 
 /* ---- The chain ---- */
@@ -250,16 +255,13 @@ static wd_status run_chain(struct demo *d, const struct wd_problem *p, double *c
     cli_progress("%s %s", line.op, shape);
     const uint64_t before = compiles(d->ctx);
     const wd_status st = chain_run(d->ctx, p, value, &d->meter, &result);
-    if (st)
-        return st;
     line.cold_ns = compiles(d->ctx) > before ? fmax(result.first_ns - result.time.min_ns, 1.0) : 0;
     line.time = result.time;
     line.bytes = result.bytes;
     line.flops = result.flops;
     line.error = result.error;
     line.fault = result.ok ? NULL : result.text;
-    print_line(d, &line);
-    return WD_OK;
+    return finish_line(d, &line, st);
 }
 
 /* Inputs from files or, where there are none, random with mild gates, rounded to f32. */
@@ -359,6 +361,7 @@ static int run(const struct cli_command *self, int argc, char **argv)
     }
     if (!st)
         st = run_models(&d);
+    cli_progress("%s", "");
     if (!st)
         printf("\n%zu ok, %zu failed; %llu kernels compiled, %llu loaded from the cache\n", d.ok, d.failed,
                (unsigned long long)(compiles(d.ctx) + compiles(d.second)), (unsigned long long)loads(d.ctx));

@@ -4,22 +4,22 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "shape.h"
 
 enum { QUERY_TEXT = 64 * 1024 };
 
-static wd_status print_query(wd_context *ctx, const struct shape *shape, bool json)
+/* The answer may be that nothing serves the call: then it stands in the text, with the reasons. */
+static int print_query(const struct cli *cli, wd_context *ctx, const struct shape *shape)
 {
     char *text = malloc(QUERY_TEXT);
     if (!text)
-        return wd_fail(WD_ENOMEM, "query: out of memory");
-    const wd_status st = wd_query(ctx, shape->op->id, &shape->args, json, text, QUERY_TEXT);
-    if (!st)
-        printf("%s%s", text, *text && text[strlen(text) - 1] == '\n' ? "" : "\n");
+        return cli_fail(cli, wd_fail(WD_ENOMEM, "query: out of memory"));
+    const wd_status st = wd_query(ctx, shape->op->id, &shape->args, cli->json, text, QUERY_TEXT);
+    const bool answered = *text != '\0';
+    fputs(text, stdout);
     free(text);
-    return st;
+    return answered ? cli_exit_code(st) : cli_fail(cli, st);
 }
 
 static int run(const struct cli_command *self, int argc, char **argv)
@@ -41,10 +41,9 @@ static int run(const struct cli_command *self, int argc, char **argv)
     wd_status st = shape_parse(&shape, cli.operands[1]);
     if (!st)
         st = wd_open(cli_get(&cli, "device"), &ctx);
-    if (!st)
-        st = print_query(ctx, &shape, cli.json);
+    const int code = st ? cli_fail(&cli, st) : print_query(&cli, ctx, &shape);
     wd_context_destroy(ctx);
-    return st ? cli_fail(&cli, st) : CLI_OK;
+    return code;
 }
 
 static const struct cli_option options[] = {CLI_DEVICE, CLI_JSON, {0}};

@@ -140,13 +140,19 @@ static wd_status verify_case(struct verify *v, const struct wd_op *op, const cha
         const struct wd_trial_options options = {.seed = 1 + i, .gates = gates[i], .queue = wd_context_queue(v->ctx)};
         st = wd_trial_create(v->ctx, &p, &options, &trial[i]);
     }
+    if (st == WD_ENOMEM) { /* this shape is too large here; the next may not be */
+        skip(v, op, 0, wd_dtype_name(dtype), shape_words, wd_last_error());
+        goto undo_trials;
+    }
     for (size_t i = 0; op->variants[i] && i < MAX_VARIANTS && !st; i++) {
         cli_progress("%s %s %s %s", op->name, op->variants[i]->name, wd_dtype_name(dtype), shape_words);
         verify_variant(v, trial, i, wd_dtype_name(dtype), shape_words);
     }
+
+undo_trials:
     for (size_t i = 0; i < REGIMES; i++)
         wd_trial_destroy(trial[i]);
-    return st;
+    return st == WD_ENOMEM ? WD_OK : st;
 }
 
 static wd_status verify_op(struct verify *v, const struct wd_op *op)
@@ -197,6 +203,7 @@ static int run(const struct cli_command *self, int argc, char **argv)
     for (const struct wd_op *const *op = wd_ops; *op && !st; op++)
         if (cli_wants_op(&cli, (*op)->name))
             st = verify_op(&v, *op);
+    cli_progress("%s", "");
     if (!st)
         printf("%zu ok, %zu failed, %zu skipped on %s\n", v.ok, v.failed, v.skips, v.ctx->caps.name);
     wd_context_destroy(v.ctx);

@@ -109,64 +109,43 @@ static wd_status make_buffers(struct chain *c, double *const *value)
     return st;
 }
 
+/* The sizes that all three args structs have. */
+#define CHAIN_SIZES(dim)                                                                                               \
+    .B = (dim)[GDN_B], .T = (dim)[GDN_T], .H = (dim)[GDN_H], .HV = (dim)[GDN_HV], .K = (dim)[GDN_K], .V = (dim)[GDN_V]
+
 static void describe_calls(struct chain *c)
 {
-    const size_t *d = c->p->dim;
-    const wd_tensor k = {.mem = c->mem[FWD_k]}, v = {.mem = c->mem[FWD_v]}, beta = {.mem = c->mem[FWD_beta]},
-                    q = {.mem = c->mem[FWD_q]}, o = {.mem = c->mem[FWD_o]}, a = {.mem = c->own[A]},
-                    g = {.mem = c->own[G]}, w = {.mem = c->own[W]}, u = {.mem = c->own[U]}, h = {.mem = c->own[H]},
-                    v_new = {.mem = c->own[V_NEW]}, first = {.mem = c->mem[FWD_initial_state]},
-                    last = {.mem = c->mem[FWD_final_state]};
-    c->w_u = (wd_recompute_w_u_args){
-        .struct_size = sizeof c->w_u,
-        .B = d[GDN_B],
-        .T = d[GDN_T],
-        .H = d[GDN_H],
-        .HV = d[GDN_HV],
-        .K = d[GDN_K],
-        .V = d[GDN_V],
-        .k = k,
-        .v = v,
-        .beta = beta,
-        .A = a,
-        .g = g,
-        .w = w,
-        .u = u,
-        .A_is_lower = true,
-    };
-    c->fwd_h = (wd_chunk_fwd_h_args){
-        .struct_size = sizeof c->fwd_h,
-        .B = d[GDN_B],
-        .T = d[GDN_T],
-        .H = d[GDN_H],
-        .HV = d[GDN_HV],
-        .K = d[GDN_K],
-        .V = d[GDN_V],
-        .k = k,
-        .w = w,
-        .u = u,
-        .g = g,
-        .initial_state = first,
-        .h = h,
-        .v_new = v_new,
-        .final_state = last,
-    };
-    c->fwd_o = (wd_chunk_fwd_o_args){
-        .struct_size = sizeof c->fwd_o,
-        .B = d[GDN_B],
-        .T = d[GDN_T],
-        .H = d[GDN_H],
-        .HV = d[GDN_HV],
-        .K = d[GDN_K],
-        .V = d[GDN_V],
-        .q = q,
-        .k = k,
-        .v_new = v_new,
-        .h = h,
-        .g = g,
-        .o = o,
-        .scale = c->p->real[FWD_scale],
-    };
+    const size_t *dim = c->p->dim;
+    const wd_tensor k = {.mem = c->mem[FWD_k]}, g = {.mem = c->own[G]}, w = {.mem = c->own[W]}, u = {.mem = c->own[U]},
+                    h = {.mem = c->own[H]}, v_new = {.mem = c->own[V_NEW]};
+    c->w_u = (wd_recompute_w_u_args){.struct_size = sizeof c->w_u, CHAIN_SIZES(dim)};
+    c->w_u.k = k;
+    c->w_u.v.mem = c->mem[FWD_v];
+    c->w_u.beta.mem = c->mem[FWD_beta];
+    c->w_u.A.mem = c->own[A];
+    c->w_u.A_is_lower = true;
+    c->w_u.g = g;
+    c->w_u.w = w;
+    c->w_u.u = u;
+
+    c->fwd_h = (wd_chunk_fwd_h_args){.struct_size = sizeof c->fwd_h, CHAIN_SIZES(dim)};
+    c->fwd_h.k = k;
+    c->fwd_h.w = w;
+    c->fwd_h.u = u;
+    c->fwd_h.g = g;
+    c->fwd_h.initial_state.mem = c->mem[FWD_initial_state];
+    c->fwd_h.h = h;
+    c->fwd_h.v_new = v_new;
+    c->fwd_h.final_state.mem = c->mem[FWD_final_state];
+
+    c->fwd_o = (wd_chunk_fwd_o_args){.struct_size = sizeof c->fwd_o, CHAIN_SIZES(dim)};
+    c->fwd_o.q.mem = c->mem[FWD_q];
+    c->fwd_o.k = k;
+    c->fwd_o.v_new = v_new;
+    c->fwd_o.h = h;
+    c->fwd_o.g = g;
+    c->fwd_o.o.mem = c->mem[FWD_o];
+    c->fwd_o.scale = c->p->real[FWD_scale];
 }
 
 /* All three on the context's in-order queue. */
@@ -216,7 +195,7 @@ static wd_status count_work(const struct chain *c, struct chain_result *r)
         const wd_status st = wd_op_check(calls[i].op, calls[i].args, true, &p);
         if (st)
             return st;
-        r->bytes += wd_op_bytes(&p);
+        r->bytes += p.bytes;
         r->flops += p.op->flops(&p);
     }
     return WD_OK;

@@ -28,7 +28,7 @@ size_t *shape_dim(struct shape *shape, size_t dim)
     return (size_t *)(void *)(shape->args.byte + shape->op->dims[dim].offset);
 }
 
-wd_dtype shape_dtype_by_name(const char *name)
+static wd_dtype dtype_by_name(const char *name)
 {
     for (wd_dtype t = WD_F32; t <= WD_I32; t++)
         if (!strcmp(wd_dtype_name(t), name))
@@ -101,7 +101,7 @@ static wd_status set_scalar(struct shape *shape, size_t i, const char *value)
 static wd_status set_dtype(struct shape *shape, size_t i, const char *value)
 {
     const struct wd_tensor_desc *t = &shape->op->tensors[i];
-    const wd_dtype dtype = shape_dtype_by_name(value);
+    const wd_dtype dtype = dtype_by_name(value);
     if (!dtype || !(t->dtypes & WD_TYPE(dtype))) {
         char known[64] = "";
         for (wd_dtype k = WD_F32; k <= WD_I32; k++)
@@ -117,7 +117,7 @@ static wd_status set_dtype(struct shape *shape, size_t i, const char *value)
 
 static wd_status set_common_dtype(struct shape *shape, const char *value)
 {
-    shape->dtype = shape_dtype_by_name(value);
+    shape->dtype = dtype_by_name(value);
     if (!(WD_TYPES_DATA & WD_TYPE(shape->dtype)))
         return wd_fail(WD_EINVAL, "%s: dtype: '%s' is none of: f32, f16, bf16", shape->op->name, value);
     return WD_OK;
@@ -202,7 +202,8 @@ void shape_finish(struct shape *shape)
 
 /* ---- Printing ---- */
 
-wd_dtype shape_dtype(const struct wd_problem *p)
+/* The type most of the problem's data has. */
+static wd_dtype common_dtype(const struct wd_problem *p)
 {
     size_t votes[WD_I32 + 1] = {0};
     wd_dtype most = WD_F32;
@@ -241,7 +242,7 @@ static void add_scalars(const struct wd_problem *p, char text[SHAPE_TEXT])
 
 const char *shape_text(const struct wd_problem *p, char text[SHAPE_TEXT])
 {
-    const wd_dtype common = shape_dtype(p);
+    const wd_dtype common = common_dtype(p);
     *text = '\0';
     for (size_t i = 0; i < p->op->num_dims; i++)
         if (p->op->dims[i].offset != WD_DERIVED && p->dim[i] != 0)

@@ -47,10 +47,4 @@ size_t *shape_dim(struct shape *shape, size_t dim);
 /** The shortest SHAPE that gives `p` again. Returns `text`. */
 const char *shape_text(const struct wd_problem *p, char text[SHAPE_TEXT]);
 
-/** The type most of the problem's data has. */
-wd_dtype shape_dtype(const struct wd_problem *p);
-
-/** "f32", "bf16", ...; WD_DTYPE_DEFAULT if it is no type's name. */
-wd_dtype shape_dtype_by_name(const char *name);
-
 #endif

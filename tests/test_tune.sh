@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# `warpdrive tune` from outside: killed, interrupted, and with kernels that crash the driver or are wrong.
+# usage: tests/test_tune.sh BUILD      prints a line "ok" or "not ok" for each case
+set -u
+build=${1:?usage: tests/test_tune.sh BUILD}
+tool=$build/warpdrive
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export WARPDRIVE_CACHE_DIR=${WARPDRIVE_CACHE_DIR:-$scratch/cache} WARPDRIVE_TUNING_FILE=$scratch/tuning.tune
+journal=$WARPDRIVE_TUNING_FILE.journal
+shape=tokens=64,hidden=4096
+number=0 failed=0
+
+report() { # report RESULT NAME
+    number=$((number + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $number - $2"
+    else
+        echo "not ok $number - $2"
+        sed 's/^/# /' "$scratch/log"
+        failed=$((failed + 1))
+    fi
+}
+
+tune() { # tune OPTION...: fp8_quant on the CPU, output in the log
+    "$tool" tune fp8_quant --device cpu --shape "$shape" "$@" >"$scratch/log" 2>&1 </dev/null
+}
+
+if ! "$tool" devices 2>/dev/null | grep -qi cpu; then
+    echo "ok 1 - tune # SKIP there is no CPU device"
+    exit 0
+fi
+
+# Killed with its child in the middle of a trial, it goes on and tries nothing twice but that trial.
+"$tool" tune fp8_quant --device cpu --shape "$shape" --budget 300 >"$scratch/log" 2>&1 </dev/null &
+parent=$!
+for _ in $(seq 600); do
+    [ "$(grep -c ^timed "$journal" 2>/dev/null)" -ge 2 ] 2>/dev/null && break
+    sleep 0.05
+done
+child=$(cat "/proc/$parent/task/$parent/children" 2>/dev/null)
+kill -KILL $parent $child 2>/dev/null
+wait $parent 2>/dev/null
+cp "$journal" "$scratch/before"
+tune --budget 300
+code=$?
+known=$(grep -c -E '^(timed|unusable)' "$scratch/before")
+again=$(grep -c '/[0-9]* ' "$scratch/log") # a line for each trial
+total=$(sed -n 's|.* \([0-9]*\)/\([0-9]*\) .*|\2|p' "$scratch/log" | tail -n 1)
+[ $code = 0 ] && [ "$known" -ge 2 ] && [ "$((known + again))" -le "$((total + 1))" ]
+report $? "killed and resumed: $known known, the rest of $total tried"
+
+[ ! -e "$journal" ]
+report $? "a finished run leaves no journal"
+
+"$tool" query fp8_quant --device cpu "$shape" >"$scratch/log" 2>&1 && grep -q "$WARPDRIVE_TUNING_FILE line" "$scratch/log"
+report $? "query cites the record"
+
+tune --budget 0 --export "$scratch/export.tune" && grep -qE $'^fp8_quant\tkind=' "$scratch/export.tune" &&
+    ! grep -q "device=" "$scratch/export.tune"
+report $? "export writes the records by architecture"
+
+# Interrupted, it keeps what it knows.
+rm -f "$WARPDRIVE_TUNING_FILE"
+"$tool" tune fp8_quant --device cpu --shape "$shape" --budget 300 >"$scratch/log" 2>&1 </dev/null &
+parent=$!
+for _ in $(seq 600); do
+    grep -q ^timed "$journal" 2>/dev/null && break
+    sleep 0.05
+done
+kill -INT $parent
+wait $parent
+[ $? = 130 ] && grep -q '^fp8_quant' "$WARPDRIVE_TUNING_FILE" && grep -q "goes on from here" "$scratch/log"
+report $? "interrupted: exit code 130, and the record is there"
+
+# One vector length crashes the driver, another leaves everything out and is very fast.
+rm -f "$WARPDRIVE_TUNING_FILE" "$journal"
+cp -r "$here/../cl" "$scratch/cl"
+awk '/__kernel/ { kernel = 1 }
+     { print }
+     kernel && /^{/ { kernel = 0
+         print "#if VL == 8"
+         print "    *(volatile __global int *)(size_t)(8 + get_global_id(0)) = 1;"
+         print "#elif VL == 4"
+         print "    if (get_global_id(0) < (size_t)-1)"
+         print "        return;"
+         print "#endif" }' "$here/../cl/fp8_quant_cpu.cl" >"$scratch/cl/fp8_quant_cpu.cl"
+WARPDRIVE_KERNEL_DIR=$scratch/cl tune --budget 300
+[ $? = 0 ] && grep -q "vl=8.*died of signal.*passed over" "$scratch/log" && grep -q "vl=4.*is .*nan, not" "$scratch/log" &&
+    grep -q '^fp8_quant' "$WARPDRIVE_TUNING_FILE" && ! grep -qE $'\tcpu vl=(8|4) ' "$WARPDRIVE_TUNING_FILE"
+report $? "a candidate that crashes the driver is passed over, a wrong one never wins"
+
+echo "# $number cases, $failed failed"
+[ "$failed" = 0 ]
