@@ -17,13 +17,16 @@ __kernel void causal_conv1d_plain(CONV_ARGS)
 #endif
     if (d >= D)
         return;
+    struct sequence s;
     if (t < S) {
-        const struct sequence s = sequence_of(CONV, b, t);
+        sequence_of(CONV, b, t, &s);
         if (t >= s.begin && t < s.end)
-            ST(T_OUT, AT(out, b, d, t), 0, output_at(CONV, s, d, t));
+            ST(T_OUT, AT(out, b, d, t), 0, output_at(CONV, &s, d, t));
     }
 #if HAS_FINAL_STATE
-    else if (t - S < SEQUENCES / B)
-        store_final_state(CONV, sequence_number(CONV, b + (t - S)), d);
+    else if (t - S < SEQUENCES / B) {
+        sequence_number(CONV, b + (t - S), &s);
+        store_final_state(CONV, &s, d);
+    }
 #endif
 }

@@ -41,14 +41,15 @@ static inline void convolve(CONV_VIEWS, ulong first, ulong last)
     for (ulong i = first; i < last; i++) {
         const ulong row = i / blocks, d = row % D, t = (i - row * blocks) * BLOCK;
         const uint n = (uint)min(S - t, (ulong)BLOCK), whole = n / VL * VL;
-        const struct sequence s = sequence_number(CONV, row / D);
+        struct sequence s;
+        sequence_number(CONV, row / D, &s);
         __global const ELEM(T_X) *from = ROW2(x, s.b, d) + t;
         __global ELEM(T_OUT) *to = ROW2(out, s.b, d) + t;
 
         for (uint k = 0; k < W; k++)
             w[k] = WEIGHT(d, k);
         for (int k = 0; k < TAIL; k++)
-            in[k] = input_at(CONV, s, d, (long)t - TAIL + k);
+            in[k] = input_at(CONV, &s, d, (long)t - TAIL + k);
         for (uint j = 0; j < whole; j += VL)
             CAT(vstore, VL)(LDVL(T_X, from + j), 0, in + TAIL + j);
         if (can_stream(to, BYTES(T_OUT)))
@@ -56,7 +57,7 @@ static inline void convolve(CONV_VIEWS, ulong first, ulong last)
         else
             convolve_vectors(in, w, BIAS(d), to, whole, false);
         for (uint j = whole; j < n; j++)
-            ST(T_OUT, to, j, output_at(CONV, s, d, t + j));
+            ST(T_OUT, to, j, output_at(CONV, &s, d, t + j));
     }
 }
 
@@ -95,25 +96,25 @@ static inline void convolve_rows(__global const ELEM(T_X) *in, ulong in_step, co
 }
 
 /* Tokens t .. t1 - 1, all of sequence s, of channels d .. d + n - 1. */
-static inline void convolve_tokens(CONV_VIEWS, struct sequence s, ulong t, ulong t1, ulong d, uint n,
+static inline void convolve_tokens(CONV_VIEWS, const struct sequence *s, ulong t, ulong t1, ulong d, uint n,
                                    const float w[W][BLOCK], const float b[BLOCK])
 {
     const uint whole = n / VL * VL;
     const ulong in_step = x_at.z, to_step = out_at.z;
-    for (; t < t1 && t < s.begin + TAIL; t++) /* these reach into the initial state */
+    for (; t < t1 && t < s->begin + TAIL; t++) /* these reach into the initial state */
         for (uint i = 0; i < n; i++)
-            ST(T_OUT, AT(out, s.b, d, t), i, output_at(CONV, s, d + i, t));
+            ST(T_OUT, AT(out, s->b, d, t), i, output_at(CONV, s, d + i, t));
     for (ulong u = t; whole < n && u < t1; u++)
         for (uint i = whole; i < n; i++)
-            ST(T_OUT, AT(out, s.b, d, u), i, output_at(CONV, s, d + i, u));
-    const bool stream = can_stream((size_t)AT(out, s.b, d, t) | (size_t)(to_step * BYTES(T_OUT)), BYTES(T_OUT));
+            ST(T_OUT, AT(out, s->b, d, u), i, output_at(CONV, s, d + i, u));
+    const bool stream = can_stream((size_t)AT(out, s->b, d, t) | (size_t)(to_step * BYTES(T_OUT)), BYTES(T_OUT));
     for (; t + ROWS <= t1; t += ROWS)
         if (stream)
-            convolve_rows(AT(x, s.b, d, t), in_step, w, b, AT(out, s.b, d, t), to_step, whole, ROWS, true);
+            convolve_rows(AT(x, s->b, d, t), in_step, w, b, AT(out, s->b, d, t), to_step, whole, ROWS, true);
         else
-            convolve_rows(AT(x, s.b, d, t), in_step, w, b, AT(out, s.b, d, t), to_step, whole, ROWS, false);
+            convolve_rows(AT(x, s->b, d, t), in_step, w, b, AT(out, s->b, d, t), to_step, whole, ROWS, false);
     for (; t < t1; t++)
-        convolve_rows(AT(x, s.b, d, t), in_step, w, b, AT(out, s.b, d, t), to_step, whole, 1, false);
+        convolve_rows(AT(x, s->b, d, t), in_step, w, b, AT(out, s->b, d, t), to_step, whole, 1, false);
 }
 
 static inline void convolve(CONV_VIEWS, ulong first, ulong last)
@@ -129,11 +130,12 @@ static inline void convolve(CONV_VIEWS, ulong first, ulong last)
             load_weights(weight, weight_at, bias, bias_at, d, n, w, b);
         loaded = d;
         for (ulong t = run * RUN; t < t1;) {
-            const struct sequence s = sequence_of(CONV, entry, t);
+            struct sequence s;
+            sequence_of(CONV, entry, t, &s);
             const bool inside = t >= s.begin && t < s.end;
             const ulong end = inside ? min(s.end, t1) : t + 1;
             if (inside)
-                convolve_tokens(CONV, s, t, end, d, n, w, b);
+                convolve_tokens(CONV, &s, t, end, d, n, w, b);
             t = end;
         }
     }
@@ -147,7 +149,10 @@ WIDE __kernel void causal_conv1d_cpu(CONV_ARGS)
     convolve(CONV, blocks * item / items, blocks * (item + 1) / items);
 #if HAS_FINAL_STATE
     const ulong rows = SEQUENCES * D;
-    for (ulong i = rows * item / items; i < rows * (item + 1) / items; i++)
-        store_final_state(CONV, sequence_number(CONV, i / D), i % D);
+    for (ulong i = rows * item / items; i < rows * (item + 1) / items; i++) {
+        struct sequence s;
+        sequence_number(CONV, i / D, &s);
+        store_final_state(CONV, &s, i % D);
+    }
 #endif
 }

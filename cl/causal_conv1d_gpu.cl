@@ -2,18 +2,21 @@
 /*
  * causal_conv1d, GPU form: a work-item computes WIDTH neighbours in memory, tokens in [B][D][S], channels in [B][S][D].
  *
- * [B][D][S]: an item takes INFLIGHT vectors, LOCAL0 vectors apart in the line of all rows' vectors. It loads them and
- *   the vectors before them that the taps reach, then computes. The second loads hit the first-level cache.
+ * [B][D][S]: a team of LANES items takes a segment of a row, each item INFLIGHT vectors, LANES vectors apart. An item
+ *   loads them and the elements before them that the taps reach, then computes. The second loads hit the first-level
+ *   cache.
  * [B][S][D]: an item takes RUN tokens of WIDTH channels. It loads INFLIGHT tokens ahead of the arithmetic and keeps
  *   weights and the last TAIL inputs in registers.
  *
- * Parameters: LOCAL0 (local), WIDTH (16 bytes of x are best; any works), INFLIGHT, RUN (a multiple of INFLIGHT).
+ * Parameters: LOCAL0 (local), WIDTH (16 bytes of x are best; any works), INFLIGHT, LANES (a divisor of LOCAL0), RUN (a
+ * multiple of INFLIGHT).
  * Launch: work-groups for the outputs, then with a final state one item for each channel of each sequence.
  * Traffic: x once from memory in [B][D][S], 1 + TAIL / RUN times in [B][S][D]; out once. No local memory, no barrier.
  */
 #ifndef WIDTH
 #define WIDTH 4
 #define INFLIGHT 4
+#define LANES 32
 #define RUN 16
 #endif
 #ifndef LOCAL0
@@ -23,10 +26,12 @@
 #include "conv.cl"
 #include "lanes.cl"
 
+#define ALL_WHOLE (VEC >= WIDTH) /* rows are whole vectors */
+
 /* The first `valid` of WIDTH elements at p, a multiple of WIDTH from its row's start; the others are 0. */
 static inline VFLOAT load_some(__global const ELEM(T_X) *p, ulong valid)
 {
-    if (valid >= WIDTH)
+    if (ALL_WHOLE || valid >= WIDTH)
         return LDA(T_X, WIDTH, p);
     float e[WIDTH];
     #pragma unroll
@@ -37,7 +42,7 @@ static inline VFLOAT load_some(__global const ELEM(T_X) *p, ulong valid)
 
 static inline void store_some(__global ELEM(T_OUT) *p, VFLOAT y, ulong valid)
 {
-    if (valid >= WIDTH) {
+    if (ALL_WHOLE || valid >= WIDTH) {
         STA(T_OUT, WIDTH, p, y);
         return;
     }
@@ -51,73 +56,122 @@ static inline void store_some(__global ELEM(T_OUT) *p, VFLOAT y, ulong valid)
 
 #if LAYOUT == 0
 
-#define BACK ((TAIL + WIDTH - 1) / WIDTH * WIDTH) /* how far before its own an item reads, in whole vectors */
+#define TEAMS (LOCAL0 / LANES)
 
-/* The inputs that outputs t .. t + WIDTH - 1 of a row need; t is a multiple of WIDTH. */
-static inline void load_window(CONV_VIEWS, struct sequence s, ulong d, ulong t, float window[BACK + WIDTH])
+/* An item reads BACK elements before its own, in pieces of PIECE: of TAIL or more the least that loads as vectors. */
+#if TAIL <= 2 || WIDTH == 2
+#define PIECE 2
+#elif TAIL <= 4 || WIDTH == 4
+#define PIECE 4
+#elif TAIL <= 8 || WIDTH == 8
+#define PIECE 8
+#else
+#define PIECE 16
+#endif
+#define BACK ((TAIL + PIECE - 1) / PIECE * PIECE)
+#define SPREAD(e, v) CAT(UNPACK_, PIECE)(e, v)
+/* A compiler that sees which elements of a piece are not needed loads the others one by one. */
+#if WD_SM && VEC >= PIECE && PIECE == 4
+#define LOAD_f32(p) as_float4(words_at_uint4((__global const uint4 *)(p)))
+#else
+#define LOAD_f32(p) LDA(f32, PIECE, p)
+#endif
+#define LOAD_f16(p) LDA(f16, PIECE, p)
+#define LOAD_bf16(p) LDA(bf16, PIECE, p)
+
+/* The BACK inputs before token t + step of a row, a multiple of WIDTH. */
+static inline void load_before(CONV_VIEWS, ulong b, ulong d, ulong t, ulong step, float before[BACK + 1])
 {
-    #pragma unroll
-    for (uint v = 0; v < BACK + WIDTH; v += WIDTH) {
-        const long p = (long)(t + v) - BACK;
-        if (p >= 0) {
-            const VFLOAT in = load_some(ROW2(x, s.b, d) + p, S - (ulong)p);
-            UNPACK(window + v, in);
-        } else {
-            #pragma unroll
-            for (uint e = 0; e < WIDTH; e++)
-                window[v + e] = p + e >= -TAIL ? input_at(CONV, s, d, p + e) : 0.0f;
+    if (step >= BACK || t + step >= BACK) {
+        #pragma unroll
+        for (uint v = 0; v < BACK; v += PIECE) {
+            const CAT(float, PIECE) in = CAT(LOAD_, T_X)(ROW2(x, b, d) + (t + step + v - BACK));
+            SPREAD(before + v, in);
         }
+    } else {
+        struct sequence s;
+        sequence_number(CONV, b, &s);
+        #pragma unroll
+        for (uint e = 0; e < BACK; e++)
+            before[e] = e < BACK - TAIL ? 0.0f : input_at(CONV, &s, d, (long)(t + step + e) - BACK);
     }
 }
 
-static inline void convolve_window(CONV_VIEWS, struct sequence s, ulong d, ulong t, const float window[BACK + WIDTH])
+/* Outputs t .. t + WIDTH - 1 of a row with weights w[0 .. W - 1] and bias w[W]. */
+static inline void convolve_window(CONV_VIEWS, ulong b, ulong d, ulong t, const float w[W + 1],
+                                   const float before[BACK + 1], VFLOAT own)
 {
-    VFLOAT y = BIAS(d);
+    float window[BACK + WIDTH];
+    #pragma unroll
+    for (uint e = 0; e < BACK; e++)
+        window[e] = before[e];
+    UNPACK(window + BACK, own);
+    VFLOAT y = w[W];
     #pragma unroll
     for (uint k = 0; k < W; k++)
-        y += WEIGHT(d, k) * PACK(window + BACK - TAIL + k);
-    store_some(ROW2(out, s.b, d) + t, ACTIVATE(y), S - t);
+        y += w[k] * PACK(window + BACK - TAIL + k);
+    store_some(ROW2(out, b, d) + t, ACTIVATE(y), S - t);
 }
 
-/* Work-groups that compute outputs. */
+/* Segments that a row is cut into, and work-groups that compute outputs. */
+static inline ulong row_segments(ulong S)
+{
+    return (S + LANES * INFLIGHT * WIDTH - 1) / (LANES * INFLIGHT * WIDTH);
+}
+
 static inline ulong output_groups(CONV_VIEWS)
 {
-    const ulong total = B * D * ((S + WIDTH - 1) / WIDTH);
-    return (total + LOCAL0 * INFLIGHT - 1) / (LOCAL0 * INFLIGHT);
+    return (B * D * row_segments(S) + TEAMS - 1) / TEAMS;
+}
+
+/* An item's vectors from t on. `all` exist; else some may lie past the end. */
+static inline __attribute__((always_inline)) void convolve_vectors(CONV_VIEWS, ulong b, ulong d, ulong t, bool all)
+{
+    const ulong step = LANES * WIDTH;
+    VFLOAT own[INFLIGHT];
+    float w[W + 1], before[INFLIGHT][BACK + 1];
+    #pragma unroll
+    for (uint u = 0; u < INFLIGHT; u++)
+        if (all || t + u * step < S)
+            own[u] = load_some(ROW2(x, b, d) + (t + u * step), S - (t + u * step));
+    #pragma unroll
+    for (uint u = 0; u < INFLIGHT; u++)
+        if (all || t + u * step < S)
+            load_before(CONV, b, d, t, u * step, before[u]);
+    #pragma unroll
+    for (uint k = 0; k < W; k++)
+        w[k] = WEIGHT(d, k);
+    w[W] = BIAS(d);
+    #pragma unroll
+    for (uint u = 0; u < INFLIGHT; u++)
+        if (all || t + u * step < S)
+            convolve_window(CONV, b, d, t + u * step, w, before[u], own[u]);
 }
 
 static inline void convolve(CONV_VIEWS)
 {
-    const ulong vectors = (S + WIDTH - 1) / WIDTH, rows = B * D;
-    const ulong first = get_group_id(0) * (LOCAL0 * INFLIGHT) + get_local_id(0);
-    float window[INFLIGHT][BACK + WIDTH];
-    struct sequence s[INFLIGHT];
-    ulong d[INFLIGHT], t[INFLIGHT];
-    #pragma unroll
-    for (uint u = 0; u < INFLIGHT; u++) {
-        const ulong i = first + u * LOCAL0, row = divide(i, vectors), b = divide(row, D);
-        s[u] = sequence_number(CONV, b);
-        d[u] = row - b * D;
-        t[u] = row < rows ? (i - row * vectors) * WIDTH : S;
-        if (t[u] < S)
-            load_window(CONV, s[u], d[u], t[u], window[u]);
-    }
-    #pragma unroll
-    for (uint u = 0; u < INFLIGHT; u++)
-        if (t[u] < S)
-            convolve_window(CONV, s[u], d[u], t[u], window[u]);
+    const ulong team = get_group_id(0) * TEAMS + get_local_id(0) / LANES, segments = row_segments(S);
+    const ulong row = divide(team, segments), b = divide(row, D), d = row - b * D;
+    const ulong begin = (team - row * segments) * (LANES * INFLIGHT * WIDTH);
+    const ulong t = begin + get_local_id(0) % LANES * WIDTH;
+    if (b >= B)
+        return;
+    if (begin + LANES * INFLIGHT * WIDTH <= S)
+        convolve_vectors(CONV, b, d, t, true);
+    else
+        convolve_vectors(CONV, b, d, t, false);
 }
 
 #else
 
 /* The TAIL inputs before token t of `valid` channels from d. */
-static inline void load_history(CONV_VIEWS, struct sequence s, ulong d, ulong valid, ulong t, VFLOAT history[W])
+static inline void load_history(CONV_VIEWS, const struct sequence *s, ulong d, ulong valid, ulong t, VFLOAT history[W])
 {
     #pragma unroll
     for (int k = 0; k < TAIL; k++) {
-        const long p = max((long)(t - s.begin), 0L) - TAIL + k;
+        const long p = max((long)(t - s->begin), 0L) - TAIL + k;
         if (p >= 0) {
-            history[k] = load_some(AT(x, s.b, d, s.begin + p), valid);
+            history[k] = load_some(AT(x, s->b, d, s->begin + p), valid);
         } else {
             float h[WIDTH];
             #pragma unroll
@@ -169,8 +223,9 @@ static inline void convolve(CONV_VIEWS)
         return;
     VFLOAT w[W + 1], history[W], ahead[INFLIGHT];
     load_weights(CONV, d, valid, w);
-    struct sequence s = sequence_of(CONV, b, t0);
-    load_history(CONV, s, d, valid, t0, history);
+    struct sequence s;
+    sequence_of(CONV, b, t0, &s);
+    load_history(CONV, &s, d, valid, t0, history);
     for (ulong t = t0; t < t1; t += INFLIGHT) {
         #pragma unroll
         for (uint u = 0; u < INFLIGHT; u++)
@@ -181,8 +236,8 @@ static inline void convolve(CONV_VIEWS)
             if (t + u < t1) {
 #if HAS_CU_SEQLENS
                 if (t + u >= s.end) {
-                    s = sequence_of(CONV, b, t + u);
-                    load_history(CONV, s, d, valid, t + u, history);
+                    sequence_of(CONV, b, t + u, &s);
+                    load_history(CONV, &s, d, valid, t + u, history);
                 }
 #endif
                 history[TAIL] = ahead[u];
@@ -204,7 +259,10 @@ __kernel GROUP_SIZE(LOCAL0) void causal_conv1d_gpu(CONV_ARGS)
     }
 #if HAS_FINAL_STATE
     const ulong i = (get_group_id(0) - groups) * LOCAL0 + get_local_id(0), seq = divide(i, D);
-    if (seq < SEQUENCES)
-        store_final_state(CONV, sequence_number(CONV, seq), i - seq * D);
+    if (seq < SEQUENCES) {
+        struct sequence s;
+        sequence_number(CONV, seq, &s);
+        store_final_state(CONV, &s, i - seq * D);
+    }
 #endif
 }

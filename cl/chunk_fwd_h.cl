@@ -94,8 +94,8 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
     float4 acc[MR];
 
 #if HAS_INITIAL_STATE
-    TILE_STAGE(f32, S, COLUMNS, KPAD, COLUMNS, ROW3(initial_state, s, hv, 0) + column, initial_state_at.w, K, V - column,
-               x)
+    TILE_STAGE(f32, S, COLUMNS, KPAD, COLUMNS, ROW3(initial_state, s, hv, 0) + column, initial_state_at.w, K,
+               V - column, x)
 #else
     for (uint e = tile_item(); e < KPAD * COLUMNS; e += TILE_ITEMS)
         S[e] = 0;

@@ -99,6 +99,12 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
         }
         for (uint p = begin; p < end; p++) {
             const uint column = p * PANEL;
+            for (uint i = CHUNK * (p - begin) / (end - begin); i < CHUNK * (p + 1 - begin) / (end - begin); i++)
+                if (t + CHUNK + i < seq.end) { /* each panel asks for its share of the next chunk */
+                    ROW_PREFETCH(ROW3(w, b, t + CHUNK + i, hv), K);
+                    ROW_PREFETCH(ROW3(k, b, t + CHUNK + i, hk), K);
+                    ROW_PREFETCH(ROW3(u, b, t + CHUNK + i, hv) + begin * PANEL, (end - begin) * PANEL);
+                }
             new_values(x, minus_w, S[p], ROW3(u, b, t, hv) + column, u_at.z, ROW3(v_new, b, t, hv) + column, v_new_at.z,
                        rows, PANEL_LEFT(V, column));
             advance_state(S[p], exp(last), keys, x, ROW3(h, b, c, hv) + column, rows, PANEL_LEFT(V, column));

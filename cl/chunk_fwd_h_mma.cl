@@ -78,8 +78,7 @@ __kernel GROUP_SIZE(ITEMS)
 void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, initial_state), IN(i32, cu_seqlens),
                      OUT(T_H, h), OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 {
-    __local uint4 tile_w[2][MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16)));
-    __local uint4 tile_k[2][MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16)));
+    __local uint4 tiles[2][2][MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16))); /* this chunk and next: w, k */
     __local float gates[2][CHUNK] __attribute__((aligned(16)));
 #if WK > 1
     __local uint4 left_h[WV][K_LINES][4][MMA_WARP], left_v[WV][TOKENS][4][MMA_WARP];
@@ -108,8 +107,8 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
 /* Starts to read a chunk of `rows` tokens; u of rows past the end meets zeros in k. */
 #define FETCH(to, rows)                                                                                                \
     do {                                                                                                               \
-        mma_copy_rows(tile_w[to], K_LINES, K_LINES, CHUNK, next_w, w_at.z, rows, K, ITEMS);                            \
-        mma_copy_rows(tile_k[to], K_LINES, K_LINES, CHUNK, next_k, k_at.z, rows, K, ITEMS);                            \
+        mma_copy_rows(tiles[to][0], K_LINES, K_LINES, CHUNK, next_w, w_at.z, rows, K, ITEMS);                            \
+        mma_copy_rows(tiles[to][1], K_LINES, K_LINES, CHUNK, next_k, k_at.z, rows, K, ITEMS);                            \
         for (uint i_ = id; i_ < CHUNK; i_ += ITEMS)                                                                    \
             mma_copy_word(&gates[to][i_], next_g + min(i_, (rows)-1) * g_at.z);                                        \
         mma_commit();                                                                                                  \
@@ -172,7 +171,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
 #endif
             MMA_UNROLL
             for (uint n = 0; n < SHARE; n += MMA_CHUNK)
-                mma_nk(m, sum[l % 2] + n, min(SHARE, MMA_CHUNK), a[0], tile_w[now], K_LINES, tile + TOKEN(n), l);
+                mma_nk(m, sum[l % 2] + n, SHARE < MMA_CHUNK ? SHARE : MMA_CHUNK, a[0], tiles[now][0], K_LINES, tile + TOKEN(n), l);
         }
 
         const float last = gates[now][rows - 1];
@@ -213,7 +212,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
                 state[l][j] *= decay;
             MMA_UNROLL
             for (uint i = 0; i < TOKENS; i++)
-                mma_kn(m, state[l], a[i], tile_k[now], K_LINES, i * MMA_LINE, wk * OWN + l);
+                mma_kn(m, state[l], a[i], tiles[now][1], K_LINES, i * MMA_LINE, wk * OWN + l);
         }
     }
 #if HAS_FINAL_STATE

@@ -4,9 +4,9 @@
  *     o = scale * ( (q @ h) * exp(g) + [i >= j] (q @ k^T * exp(g_i - g_j)) @ v_new )
  * (Yang, Kautz, Hatamizadeh: "Gated Delta Networks", 2024; chunk_fwd_o of flash-linear-attention.)
  *
- * Layout    q and k [B][T][H][K], v_new and o [B][T][HV][V], h [B][NT][HV][K][V], g [B][T][HV]. Head hv reads q and k of
- *           head hv / (HV/H).
- * Variants  plain: an item computes one row of o: its scores in private memory, then element by element; any group size.
+ * Layout    q and k [B][T][H][K], v_new and o [B][T][HV][V], h [B][NT][HV][K][V], g [B][T][HV]. Head hv reads q and k
+ *           of head hv / (HV/H).
+ * Variants  plain: an item computes one row of o, its scores in private memory; any group size.
  *           tile:  a group computes 64 rows by NB*64 columns (tile.cl); the scores go through local memory.
  * Launch    plain: B*NT * 64 * HV items, rounded up to whole groups.
  *           tile:  B*NT * HV * ceil(V / (NB*64)) groups of 16 * 64/MR items.
@@ -99,7 +99,8 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
     for (int d = 0; d < K && rows > 0; d += DEPTH) {
         TILE_STAGE(T_Q, left, TILE_PITCH(DEPTH), CHUNK, DEPTH, ROW3(q, b, t, hk) + d, q_at.z, rows, K - d, x)
         TILE_STAGE(T_K, keys, TILE_PITCH(DEPTH), CHUNK, DEPTH, ROW3(k, b, t, hk) + d, k_at.z, rows, K - d, x)
-        TILE_STAGE(T_H, right, WIDTH, DEPTH, WIDTH, ROW3(h, b, chunk.index, hv) + d * V + column, V, K - d, V - column, x)
+        TILE_STAGE(T_H, right, WIDTH, DEPTH, WIDTH, ROW3(h, b, chunk.index, hv) + d * V + column, V, K - d, V - column,
+                   x)
         barrier(CLK_LOCAL_MEM_FENCE);
         tile_multiply_nt(score, left, TILE_PITCH(DEPTH), keys, TILE_PITCH(DEPTH), DEPTH);
         _Pragma("unroll") for (uint n = 0; n < NB; n++)

@@ -97,7 +97,8 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_o_cpu(
     run_make_scores(scores, &run);
     for (uint p = begin; p < end; p++) {
         const uint c = p * PANEL;
-        load_columns(S, x, ROW3(h, b, chunk.index, hv) + c, ROW3(v_new, b, t, hv) + c, v_new_at.z, &run, PANEL_LEFT(V, c));
+        load_columns(S, x, ROW3(h, b, chunk.index, hv) + c, ROW3(v_new, b, t, hv) + c, v_new_at.z, &run,
+                     PANEL_LEFT(V, c));
         write_columns(ROW3(o, b, t, hv) + c, o_at.z, PANEL_LEFT(V, c), &run, queries, S, scores, x);
     }
 }

@@ -56,52 +56,52 @@ struct sequence {
     ulong b, begin, end, state;
 };
 
-static inline struct sequence sequence_number(CONV_VIEWS, ulong i)
+static inline void sequence_number(CONV_VIEWS, ulong i, struct sequence *s)
 {
 #if HAS_CU_SEQLENS
     const ulong2 bounds = seq_bounds(cu_seqlens + cu_seqlens_at.x, i, S);
-    return (struct sequence){0, bounds.x, bounds.y, i};
+    *s = (struct sequence){0, bounds.x, bounds.y, i};
 #else
-    return (struct sequence){i, 0, S, i};
+    *s = (struct sequence){i, 0, S, i};
 #endif
 }
 
 /* The sequence of token t of batch entry b; if it has none, one with t outside of begin .. end. */
-static inline struct sequence sequence_of(CONV_VIEWS, ulong b, ulong t)
+static inline void sequence_of(CONV_VIEWS, ulong b, ulong t, struct sequence *s)
 {
 #if HAS_CU_SEQLENS
     b = seq_of(cu_seqlens + cu_seqlens_at.x, N, t);
 #endif
-    return sequence_number(CONV, b);
+    sequence_number(CONV, b, s);
 }
 
 /* Position p >= -TAIL of channel d. */
-static inline float input_at(CONV_VIEWS, struct sequence s, ulong d, long p)
+static inline float input_at(CONV_VIEWS, const struct sequence *s, ulong d, long p)
 {
     if (p >= 0)
-        return LD(T_X, AT(x, s.b, d, s.begin + (ulong)p), 0);
+        return LD(T_X, AT(x, s->b, d, s->begin + (ulong)p), 0);
 #if HAS_INITIAL_STATE
-    return LD(T_INITIAL_STATE, ROW2(initial_state, s.state, d), TAIL + p);
+    return LD(T_INITIAL_STATE, ROW2(initial_state, s->state, d), TAIL + p);
 #else
     return 0.0f;
 #endif
 }
 
 /* Token t, tap by tap. */
-static inline float output_at(CONV_VIEWS, struct sequence s, ulong d, ulong t)
+static inline float output_at(CONV_VIEWS, const struct sequence *s, ulong d, ulong t)
 {
     float y = BIAS(d);
     for (int k = 0; k < W; k++)
-        y += WEIGHT(d, k) * input_at(CONV, s, d, (long)(t - s.begin) - TAIL + k);
+        y += WEIGHT(d, k) * input_at(CONV, s, d, (long)(t - s->begin) - TAIL + k);
     return ACTIVATE(y);
 }
 
 /* The final state of channel d: the last TAIL positions. */
-static inline void store_final_state(CONV_VIEWS, struct sequence s, ulong d)
+static inline void store_final_state(CONV_VIEWS, const struct sequence *s, ulong d)
 {
-    const long length = (long)(s.end - s.begin);
+    const long length = (long)(s->end - s->begin);
     for (int k = 0; k < TAIL; k++)
-        ST(T_FINAL_STATE, ROW2(final_state, s.state, d), k, input_at(CONV, s, d, length - TAIL + k));
+        ST(T_FINAL_STATE, ROW2(final_state, s->state, d), k, input_at(CONV, s, d, length - TAIL + k));
 }
 
 #endif

@@ -22,8 +22,11 @@
 #endif
 #define WEIGHT(d, k) LD(T_WEIGHT, ROW1(weight, d), k)
 
-#if ACT == 1
-#define ACTIVATE(y) ((y) / (1.0f + exp(-(y)))) /* SiLU of a float or a vector */
+/* SiLU of a float or a vector. NVIDIA's reciprocal is right to 1 ulp and ten times as fast as a division. */
+#if ACT == 1 && WD_SM
+#define ACTIVATE(y) ((y)*native_recip(1.0f + exp(-(y))))
+#elif ACT == 1
+#define ACTIVATE(y) ((y) / (1.0f + exp(-(y))))
 #else
 #define ACTIVATE(y) (y)
 #endif

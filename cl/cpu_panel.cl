@@ -37,14 +37,15 @@ static inline void block_zero(VFLOAT acc[RB][NC])
             acc[r][n] = 0;
 }
 
-/* acc += a @ b over `depth`, where element (r, d) of a is a[r*row + d*step] and row d of b is a panel's. */
+/* acc += a @ b over `depth`, where element (r, d) of a is a[r*row + d*step] and row d of b is a panel's. A product of 64
+ * is a short loop, and eight sums are no more than hide the latency of a multiply-add: it has to be unrolled. */
 static inline void block_multiply(VFLOAT acc[RB][NC], const float *a, uint row, uint step, const VFLOAT (*b)[NC],
                                   uint depth)
 {
-    for (uint d = 0; d < depth; d++)
+    _Pragma("unroll 4") for (uint d = 0; d < depth; d++, a += step, b++)
         UNROLL for (uint r = 0; r < RB; r++)
             UNROLL for (uint n = 0; n < NC; n++)
-                acc[r][n] += a[r * row + d * step] * b[d][n];
+                acc[r][n] += a[r * row] * b[0][n];
 }
 
 /* panel_load_T: the next `columns` elements at p, at most PANEL of them, as a row of a panel; zeros behind them.
@@ -102,6 +103,11 @@ PANEL_ACCESS(bf16)
         for (uint r_ = 0; r_ < min((uint)RB, rows); r_++)                                                              \
             PANEL_STORE(T, (p) + r_ * (stride), block_[r_], columns);                                                  \
     } while (0)
+
+/* Asks the cache for `count` elements at p. */
+#define ROW_PREFETCH(p, count)                                                                                         \
+    for (uint c_ = 0; c_ < (count); c_ += 16)                                                                          \
+    PREFETCH((p) + c_)
 
 #define PANEL_LOAD(T, row, p, columns) CAT(panel_load_, T)(row, p, columns)
 #define PANEL_STORE(T, p, row, columns) CAT(panel_store_, T)(p, row, columns)

@@ -46,7 +46,8 @@
     FP8_CONVERSION(e4m3, N, _N, 3, 121u, 0x43e00000u)                                                                  \
     FP8_CONVERSION(e5m2, N, _N, 2, 113u, 0x47600000u)
 
-/* NVIDIA has the conversion of two numbers from sm_89 on. */
+/* NVIDIA converts pairs of numbers from sm_89 on. Words of four and more are made of registers: compilers take vectors
+ * of bytes apart. */
 #define FP8_PAIR(FP8)                                                                                                  \
     static inline uchar2 f32_to_##FP8##_2(float2 x)                                                                    \
     {                                                                                                                  \
@@ -55,14 +56,21 @@
         return as_uchar2(r);                                                                                           \
     }                                                                                                                  \
     static inline uchar f32_to_##FP8(float x) { return f32_to_##FP8##_2((float2)(x, 0.0f)).x; }                        \
-    FP8_HALVES(FP8, 4, 2)                                                                                              \
-    FP8_HALVES(FP8, 8, 4)                                                                                              \
-    FP8_HALVES(FP8, 16, 8)
-#define FP8_HALVES(FP8, N, HALF)                                                                                       \
-    static inline uchar##N f32_to_##FP8##_##N(float##N x)                                                              \
+    static inline uint FP8##_words_4(float4 x)                                                                         \
     {                                                                                                                  \
-        return (uchar##N)(f32_to_##FP8##_##HALF(x.lo), f32_to_##FP8##_##HALF(x.hi));                                   \
-    }
+        uint r;                                                                                                        \
+        __asm__("{ .reg .b16 lo, hi; cvt.rn.satfinite." #FP8 "x2.f32 lo, %2, %1; cvt.rn.satfinite." #FP8               \
+                "x2.f32 hi, %4, %3; mov.b32 %0, {lo, hi}; }"                                                           \
+                : "=r"(r)                                                                                              \
+                : "f"(x.s0), "f"(x.s1), "f"(x.s2), "f"(x.s3));                                                         \
+        return r;                                                                                                      \
+    }                                                                                                                  \
+    static inline ushort FP8##_words_2(float2 x) { return as_ushort(f32_to_##FP8##_2(x)); }                            \
+    static inline uint2 FP8##_words_8(float8 x) { return (uint2)(FP8##_words_4(x.lo), FP8##_words_4(x.hi)); }          \
+    static inline uint4 FP8##_words_16(float16 x) { return (uint4)(FP8##_words_8(x.lo), FP8##_words_8(x.hi)); }        \
+    static inline uchar4 f32_to_##FP8##_4(float4 x) { return as_uchar4(FP8##_words_4(x)); }                            \
+    static inline uchar8 f32_to_##FP8##_8(float8 x) { return as_uchar8(FP8##_words_8(x)); }                            \
+    static inline uchar16 f32_to_##FP8##_16(float16 x) { return as_uchar16(FP8##_words_16(x)); }
 
 #if WD_SM >= 89
 FP8_PAIR(e4m3)
@@ -89,14 +97,19 @@ FP8_ACCESS(8)
 FP8_ACCESS(16)
 
 /* As VECTOR_ALIGNED. WORD: what N bytes fill. */
+#if WD_SM < 89
+#define WORDS_OF(FP8, N, WORD, x) as_##WORD(f32_to_##FP8##_##N(x))
+#else
+#define WORDS_OF(FP8, N, WORD, x) FP8##_words_##N(x)
+#endif
 #define FP8_ALIGNED(N, WORD)                                                                                           \
     static inline void sta##N##_e4m3(__global uchar *p, float##N v)                                                    \
     {                                                                                                                  \
-        *(__global WORD *)p = as_##WORD(f32_to_e4m3_##N(v));                                                           \
+        *(__global WORD *)p = WORDS_OF(e4m3, N, WORD, v);                                                              \
     }                                                                                                                  \
     static inline void sta##N##_e5m2(__global uchar *p, float##N v)                                                    \
     {                                                                                                                  \
-        *(__global WORD *)p = as_##WORD(f32_to_e5m2_##N(v));                                                           \
+        *(__global WORD *)p = WORDS_OF(e5m2, N, WORD, v);                                                              \
     }
 
 FP8_ALIGNED(2, ushort)

@@ -3,12 +3,13 @@
  * fp8_quant, GPU form: a team of LANES work-items takes a group, and INFLIGHT groups at a time.
  *
  * An item holds PER vectors of WIDTH elements of each of its groups in registers, so x is read once. The team finds
- * the largest |x| by one warp reduction on NVIDIA (redux.sync, sm_80 and later) and through local memory elsewhere.
+ * the largest |x| within its warp on NVIDIA (sm_80 and later) and through local memory elsewhere.
  *
  * Parameters: LOCAL0 (local, a multiple of LANES), LANES (a power of two), WIDTH (16 bytes of x are best), INFLIGHT.
  * GROUP = LANES * WIDTH * PER.
  * Launch: {items} in work-groups of LOCAL0, each for LOCAL0 / LANES * INFLIGHT groups; any number past the last.
  * Traffic: x, q and s once. Local memory: 4 bytes an item and group in flight, none for warps.
+ * Numerics: q is x / s correctly rounded, by a division or by what stands under "Quotients".
  */
 #ifndef LANES
 #define LANES 32
@@ -21,6 +22,7 @@
 
 #include "fp8.cl"
 #include "lanes.cl"
+#include "warp.cl"
 
 #define TEAMS (LOCAL0 / LANES)
 #define PER (GROUP / (LANES * WIDTH))
@@ -30,12 +32,15 @@
 #if WD_SM >= 80
 #define WARP (LANES < 32 ? LANES : 32)
 
-/* Over WARP neighbours, all of which must come here together. */
+/* Over WARP neighbours. All items of the warp must come here together. */
 static inline uint warp_max(uint v)
 {
-#if WARP > 1
-    const uint mask = (0xffffffffu >> (32 - WARP)) << (get_local_id(0) % 32 / WARP * WARP);
-    __asm__ volatile("redux.sync.max.u32 %0, %1, %2;" : "=r"(v) : "r"(v), "r"(mask));
+#if LANES >= 32
+    __asm__ volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(v) : "r"(v));
+#else
+    #pragma unroll
+    for (uint step = LANES / 2; step > 0; step /= 2)
+        v = max(v, warp_exchange(v, step));
 #endif
     return v;
 }
@@ -73,25 +78,86 @@ static inline void team_max(uint most[INFLIGHT], __local uint *scratch)
 }
 #endif
 
-/* ---- A group's part ---- */
+#if WD_SM >= 80
+/* The larger of both; NaN if one is. */
+static inline float larger(float a, float b)
+{
+    float r;
+    __asm__("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+#else
+static inline float larger(float a, float b) { return as_float(max(as_uint(a), as_uint(b))); }
+#endif
 
+/* The bits of the largest |x| of an item's part; NaN is larger than everything. */
 static inline uint largest_of(const VFLOAT v[PER])
 {
-    uint most = 0;
+    float most = 0.0f;
     #pragma unroll
     for (uint k = 0; k < PER; k++) {
         float x[WIDTH];
         UNPACK(x, v[k]);
         #pragma unroll
         for (uint e = 0; e < WIDTH; e++)
-            most = max(most, abs_bits(x[e]));
+            most = larger(most, fabs(x[e]));
     }
-    return most;
+    return as_uint(most);
 }
 
-static inline VFLOAT quotient(VFLOAT x, float scale)
+/* ---- Quotients ---- */
+
+/* A division takes a dozen instructions and a look at both exponents, for every element. With fma, q = x / s takes five
+ * once r = 1 / s is there, correctly rounded. The first remainder makes q a neighbour of the quotient, and then the
+ * second rounds it as the division does (Markstein, "Computation of elementary functions on the IBM RISC System/6000
+ * processor", 1990, theorem 4.2). A remainder with the sign turned keeps the sign of zeros.
+ *
+ * Nothing may overflow or lose bits below 2^-149. With the group's largest |x| from 2^-50 to 2^30 only elements below
+ * TINY may: as bytes all of these become 0 anyway, as floats they are divided. */
+#if WD_SM
+#define EXACT_FMA 1
+#define TINY 0x12800000u /* 2^-90 */
+
+static inline bool group_is_tame(uint largest)
 {
-    VFLOAT q = x / scale;
+    return largest - 0x26800000u < 0x4e800000u - 0x26800000u;
+}
+
+static inline VFLOAT quotient_by(VFLOAT x, float s, float r)
+{
+    VFLOAT q = x * r;
+    q = fma(-fma((VFLOAT)(s), q, -x), (VFLOAT)(r), q);
+    return fma(-fma((VFLOAT)(s), q, -x), (VFLOAT)(r), q);
+}
+
+static inline float reciprocal(float s)
+{
+    float r;
+    __asm__("rcp.rn.f32 %0, %1;" : "=f"(r) : "f"(s));
+    return r;
+}
+
+/* group_scale() of a tame group. */
+static inline float tame_scale(uint largest, float eps)
+{
+    const float m = as_float(max(largest, as_uint(eps))), r = 1.0f / LIMIT;
+    float s = m * r;
+    s = fma(-fma(LIMIT, s, -m), r, s);
+    return CAT(STORED_, T_S)(fma(-fma(LIMIT, s, -m), r, s));
+}
+#else
+#define EXACT_FMA 0
+#endif
+
+#define CLAMPS_f32(q) clamp_all(q)
+#define CLAMPS_e4m3(q) (q) /* the conversion saturates */
+#define CLAMPS_e5m2(q) (q)
+#define HOLDS_TINY_f32(x) any((CAT(as_uint, WIDTH)(x) & 0x7fffffffu) - 1u < (CAT(uint, WIDTH))(TINY - 1u))
+#define HOLDS_TINY_e4m3(x) 0
+#define HOLDS_TINY_e5m2(x) 0
+
+static inline VFLOAT clamp_all(VFLOAT q)
+{
     q = q > LIMIT ? (VFLOAT)(LIMIT) : q;
     return q < -LIMIT ? (VFLOAT)(-LIMIT) : q;
 }
@@ -112,11 +178,10 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
         j[u] = u ? j[u - 1] + TEAMS : first - token[u] * groups;
         for (; j[u] >= groups; j[u] -= groups)
             token[u]++;
+        __global const ELEM(T_X) *home = ROW1(x, min(token[u], tokens - 1)) + j[u] * GROUP + lane * WIDTH;
         #pragma unroll
         for (uint k = 0; k < PER; k++)
-            v[u][k] = token[u] < tokens
-                          ? LDA(T_X, WIDTH, ROW1(x, token[u]) + j[u] * GROUP + (k * LANES + lane) * WIDTH)
-                          : (VFLOAT)(0.0f);
+            v[u][k] = LDA(T_X, WIDTH, home + k * LANES * WIDTH);
     }
     #pragma unroll
     for (uint u = 0; u < INFLIGHT; u++)
@@ -133,11 +198,28 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
     for (uint u = 0; u < INFLIGHT; u++) {
         if (token[u] >= tokens)
             continue;
-        const float scale = group_scale(most[u], eps);
+        __global ELEM(T_Q) *home = ROW1(q, token[u]) + j[u] * GROUP + lane * WIDTH;
+        float scale;
+#if EXACT_FMA
+        if (group_is_tame(max(most[u], as_uint(eps)))) {
+            scale = tame_scale(most[u], eps);
+            const float r = reciprocal(scale);
+            #pragma unroll
+            for (uint k = 0; k < PER; k++) {
+                VFLOAT y = quotient_by(v[u][k], scale, r);
+                if (CAT(HOLDS_TINY_, T_Q)(v[u][k]))
+                    y = v[u][k] / scale;
+                STA(T_Q, WIDTH, home + k * LANES * WIDTH, CAT(CLAMPS_, T_Q)(y));
+            }
+        } else
+#endif
+        {
+            scale = group_scale(most[u], eps);
+            #pragma unroll
+            for (uint k = 0; k < PER; k++)
+                STA(T_Q, WIDTH, home + k * LANES * WIDTH, CAT(CLAMPS_, T_Q)(v[u][k] / scale));
+        }
         if (lane == 0)
             store_scale(s, s_at, token[u], j[u], tokens, tokens4, scale);
-        #pragma unroll
-        for (uint k = 0; k < PER; k++)
-            STA(T_Q, WIDTH, ROW1(q, token[u]) + j[u] * GROUP + (k * LANES + lane) * WIDTH, quotient(v[u][k], scale));
     }
 }

@@ -6,12 +6,8 @@
  *
  * Layout    q, k [B][T][H][K], v, o [B][T][HV][V], g, beta [B][T][HV], state [slots][HV][K][V] f32, slot [B]. Head hv
  *           reads q and k of head hv / (HV/H). A slot outside 0 .. slots-1 skips its sequence.
- * Variants  plain: an item owns one column of a state and walks it twice a token, in global memory; any group size.
- *           rows:  a group owns 4*TX columns of a state, in registers: item (x, y) holds columns 4x .. 4x+3 of rows y,
- *                  y + TY, ... Since (S^T q) after the update is exp(g) S^T q + (k . q) delta, one reduction over y
- *                  serves both products, and the state is read once and written once however many tokens there are.
- * Launch    plain: B * HV * V items, rounded up to whole groups.  rows: B * HV * ceil(V / 4TX) groups of TX * TY.
- * Traffic   rows: the state once in and once out; q, k ceil(V / 4TX) times.
+ * An item owns one column of a state and walks it twice a token, in global memory.
+ * Launch    B * HV * V items, rounded up to whole groups of any size.
  * Numerics  f32.
  */
 #include "common.cl"
@@ -26,10 +22,6 @@
 #define T_G f32
 #define T_BETA f32
 #define T_O f32
-#endif
-#ifndef TX
-#define TX 8
-#define TY 16
 #endif
 
 #define DECODE_ARGS                                                                                                    \
@@ -70,77 +62,4 @@ __kernel void gdn_decode_plain(DECODE_ARGS)
         }
         ST(T_O, ROW3(o, b, t, hv), column, out * fq);
     }
-}
-
-/* ---- rows ---- */
-
-#define ROWS ((K + TY - 1) / TY) /* rows of the state that an item holds */
-
-/* What an item knows after its share of a token's products; summed over y. */
-struct products {
-    float4 sk, sq;    /* S^T k, S^T q */
-    float kk, qq, kq; /* |k|^2, |q|^2, k . q */
-};
-
-static inline struct products products_sum(__local float4 (*vectors)[2][TX], __local float4 *scalars, uint x, uint y,
-                                           struct products part)
-{
-    vectors[y][0][x] = part.sk;
-    vectors[y][1][x] = part.sq;
-    if (x == 0)
-        scalars[y] = (float4)(part.kk, part.qq, part.kq, 0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    struct products sum = {(float4)(0), (float4)(0), 0, 0, 0};
-    for (uint i = 0; i < TY; i++) {
-        sum.sk += vectors[i][0][x];
-        sum.sq += vectors[i][1][x];
-        sum.kk += scalars[i].x;
-        sum.qq += scalars[i].y;
-        sum.kq += scalars[i].z;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return sum;
-}
-
-GROUP_SIZE(TX * TY) __kernel void gdn_decode_rows(DECODE_ARGS)
-{
-    __local float4 vectors[TY][2][TX], scalars[TY];
-    const uint x = get_local_id(0) % TX, y = get_local_id(0) / TX;
-    const ulong tiles = (V + 4 * TX - 1) / (4 * TX), group = get_group_id(0);
-    const ulong hv = group / tiles % HV, b = group / tiles / HV, hk = hv / (HV / H);
-    const uint column = (uint)(group % tiles) * 4 * TX + 4 * x;
-    const long owner = state_of(slot + slot_at.x, b, SLOTS);
-    if (owner < 0)
-        return;
-    const bool inside = column < V;
-    __global float *home = ROW2(state, owner, hv) + column;
-    float4 s[ROWS];
-    for (uint r = 0; r < ROWS; r++)
-        s[r] = inside && y + r * TY < K ? LDA(f32, 4, home + (y + r * TY) * state_at.w) : (float4)(0);
-    for (ulong t = 0; t < T; t++) {
-        float keys[ROWS];
-        struct products part = {(float4)(0), (float4)(0), 0, 0, 0};
-        for (uint r = 0; r < ROWS; r++) {
-            const uint d = y + r * TY;
-            const float query = d < K ? LD(T_Q, ROW3(q, b, t, hk), d) : 0.0f;
-            keys[r] = d < K ? LD(T_K, ROW3(k, b, t, hk), d) : 0.0f;
-            part.sk += s[r] * keys[r];
-            part.sq += s[r] * query;
-            part.kk += keys[r] * keys[r];
-            part.qq += query * query;
-            part.kq += keys[r] * query;
-        }
-        const struct products sum = products_sum(vectors, scalars, x, y, part);
-        const float decay = EXP_GATE(b, t, hv), fk = row_factor(sum.kk, l2norm_eps);
-        const float4 value = inside ? LDA(T_V, 4, ROW3(v, b, t, hv) + column) : (float4)(0);
-        const float4 delta = fk * BETA(b, t, hv) * (value - decay * fk * sum.sk);
-        for (uint r = 0; r < ROWS; r++)
-            s[r] = s[r] * decay + keys[r] * delta;
-        if (inside && y == 0)
-            STA(T_O, 4, ROW3(o, b, t, hv) + column,
-                scale * row_factor(sum.qq, l2norm_eps) * (decay * sum.sq + sum.kq * delta));
-    }
-    for (uint r = 0; r < ROWS; r++)
-        if (inside && y + r * TY < K)
-            STA(f32, 4, home + (y + r * TY) * state_at.w, s[r]);
 }

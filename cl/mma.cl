@@ -216,16 +216,7 @@ MMA_FN void mma_store2_f32(__global float *p, float x, float y) { *(__global flo
 MMA_FN void mma_store2_f16(__global half *p, float x, float y) { *(__global uint *)p = mma_pack_f16(x, y); }
 MMA_FN void mma_store2_bf16(__global ushort *p, float x, float y) { *(__global uint *)p = mma_pack_bf16(x, y); }
 
-/* MMA_CHUNK neighbours, of any type, as floats. */
-MMA_FN void mma_load_f32(float *f, __global const float *p)
-{
-    MMA_UNROLL
-    for (uint i = 0; i < MMA_CHUNK; i += 4) {
-        const float4 x = MMA_LOAD4(float, p + i);
-        f[i] = x.x, f[i + 1] = x.y, f[i + 2] = x.z, f[i + 3] = x.w;
-    }
-}
-
+/* MMA_CHUNK neighbours of any type, as floats: mma_store_T to global memory, mma_read_T from local. */
 MMA_FN void mma_store_f32(__global float *p, const float *f)
 {
     MMA_UNROLL
@@ -233,45 +224,33 @@ MMA_FN void mma_store_f32(__global float *p, const float *f)
         MMA_STORE4(float, p + i, ((float4)(f[i], f[i + 1], f[i + 2], f[i + 3])));
 }
 
-/* MMA_CHUNK elements of 16 bits as words: 2 for operands of f32, else 4. */
-MMA_FN void mma_words_in(uint *x, __global const void *p)
+MMA_FN void mma_read_f32(float *f, __local const float *p)
 {
-#if MMA_WIDE
-    const uint2 v = *(__global const uint2 *)p;
-    x[0] = v.x, x[1] = v.y;
-#else
-    const uint4 v = MMA_LOAD4(uint, p);
-    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-#endif
-}
-
-MMA_FN void mma_words_out(__global void *p, const uint *x)
-{
-#if MMA_WIDE
-    *(__global uint2 *)p = (uint2)(x[0], x[1]);
-#else
-    MMA_STORE4(uint, p, ((uint4)(x[0], x[1], x[2], x[3])));
-#endif
+    MMA_UNROLL
+    for (uint i = 0; i < MMA_CHUNK; i += 4) {
+        const float4 x = *(__local const float4 *)(p + i);
+        f[i] = x.x, f[i + 1] = x.y, f[i + 2] = x.z, f[i + 3] = x.w;
+    }
 }
 
 #define MMA_CHUNKS(T)                                                                                                  \
-    MMA_FN void mma_load_##T(float *f, __global const ELEM(T) *p)                                                      \
-    {                                                                                                                  \
-        uint x[MMA_CHUNK / 2];                                                                                         \
-        mma_words_in(x, p);                                                                                            \
-        MMA_UNROLL                                                                                                     \
-        for (uint j = 0; j < MMA_CHUNK / 2; j++) {                                                                     \
-            const float2 v = mma_unpack_##T(x[j]);                                                                     \
-            f[2 * j] = v.x, f[2 * j + 1] = v.y;                                                                        \
-        }                                                                                                              \
-    }                                                                                                                  \
     MMA_FN void mma_store_##T(__global ELEM(T) *p, const float *f)                                                     \
     {                                                                                                                  \
-        uint x[MMA_CHUNK / 2];                                                                                         \
+        const uint2 x = (uint2)(mma_pack_##T(f[0], f[1]), mma_pack_##T(f[2], f[3]));                                   \
+        if (MMA_CHUNK == 4)                                                                                            \
+            *(__global uint2 *)p = x;                                                                                  \
+        else                                                                                                           \
+            MMA_STORE4(uint, p, ((uint4)(x, mma_pack_##T(f[MMA_CHUNK - 4], f[MMA_CHUNK - 3]),                          \
+                                         mma_pack_##T(f[MMA_CHUNK - 2], f[MMA_CHUNK - 1]))));                          \
+    }                                                                                                                  \
+    MMA_FN void mma_read_##T(float *f, __local const ELEM(T) *p)                                                       \
+    {                                                                                                                  \
         MMA_UNROLL                                                                                                     \
-        for (uint j = 0; j < MMA_CHUNK / 2; j++)                                                                       \
-            x[j] = mma_pack_##T(f[2 * j], f[2 * j + 1]);                                                               \
-        mma_words_out(p, x);                                                                                           \
+        for (uint j = 0; j < MMA_CHUNK / 4; j++) {                                                                     \
+            const uint2 x = ((__local const uint2 *)p)[j];                                                             \
+            const float2 low = mma_unpack_##T(x.x), high = mma_unpack_##T(x.y);                                        \
+            f[4 * j] = low.x, f[4 * j + 1] = low.y, f[4 * j + 2] = high.x, f[4 * j + 3] = high.y;                      \
+        }                                                                                                              \
     }
 MMA_CHUNKS(f16)
 MMA_CHUNKS(bf16)

@@ -59,7 +59,12 @@ WIDE GROUP_SIZE(1) __kernel void recompute_w_u_cpu(
                 PACK(T_V, panel[p][j], ROW3(v, b, t + j, hv) + c, PANEL_LEFT(V, c), scale_v);
         }
     }
-    for (uint i = 0; i < rows; i += RB)
+    for (uint i = 0; i < rows; i += RB) {
+        for (uint r = i; r < min(i + RB, rows) && hv + 1 < HV; r++) { /* most likely the next group's */
+            ROW_PREFETCH(ROW3(A, b, t + r, hv + 1), CHUNK);
+            ROW_PREFETCH(ROW3(k, b, t + r, (hv + 1) / (HV / H)), K);
+            ROW_PREFETCH(ROW3(v, b, t + r, hv + 1), V);
+        }
         for (uint p = begin; p < end; p++) {
             const uint c = (p < PANELS(K) ? p : p - PANELS(K)) * PANEL;
             VFLOAT acc[RB][NC];
@@ -70,4 +75,5 @@ WIDE GROUP_SIZE(1) __kernel void recompute_w_u_cpu(
             else
                 BLOCK_STORE(T_U, ROW3(u, b, t + i, hv) + c, u_at.z, acc, rows - i, PANEL_LEFT(V, c));
         }
+    }
 }

@@ -68,16 +68,12 @@ wd_status wd_contest_init(struct wd_contest *c, struct wd_meter *meter, const st
     whole.cu_seqlens_host = NULL;
     struct wd_problem small = whole;
     shrink(&small, check_ns);
-    const bool same = memcmp(small.dim, whole.dim, sizeof small.dim) == 0;
     /* The caller's rows may be aligned to fewer elements than packed ones: an offset of as many makes ours so. */
-    const size_t shift = p->vec % 16;
-    struct wd_trial_options options = {
-        .seed = 1, .gates = WD_GATES_MILD, .queue = meter->queue, .shift = same ? shift : 0};
+    struct wd_trial_options options = {.seed = 1, .gates = WD_GATES_MILD, .queue = meter->queue, .shift = p->vec % 16};
     wd_status st = wd_trial_create(meter->ctx, &small, &options, &c->checked);
     c->timed = c->checked;
-    if (st || same)
+    if (st || memcmp(small.dim, whole.dim, sizeof small.dim) == 0)
         return st;
-    options.shift = shift;
     options.like = c->checked;
     st = wd_trial_create(meter->ctx, &whole, &options, &c->timed);
     if (st)
@@ -95,44 +91,44 @@ void wd_contest_fini(struct wd_contest *c)
 
 /* ---- One choice ---- */
 
-/* Ready to run. */
+/* A choice, ready to run on a trial. */
 struct entrant {
     const struct wd_choice *choice;
     struct wd_kernel *kernel; /* NULL for chains */
-    struct wd_trial *timed;
+    struct wd_trial *trial;
 };
 
-static wd_status prepare(const struct wd_contest *c, const struct wd_choice *choice, struct entrant *e)
+static wd_status prepare(struct wd_trial *trial, const struct wd_choice *choice, struct entrant *e)
 {
-    *e = (struct entrant){.choice = choice, .timed = c->timed};
-    return choice->variant->chain ? WD_OK : wd_plan_compile(c->meter->ctx, &c->timed->p, choice, &e->kernel);
+    *e = (struct entrant){.choice = choice, .trial = trial};
+    return choice->variant->chain ? WD_OK : wd_plan_compile(trial->ctx, &trial->p, choice, &e->kernel);
 }
 
-/* On the problem itself, without waiting. */
-static wd_status enqueue(void *user)
-{
-    const struct entrant *e = user;
-    const wd_launch launch = {.queue = e->timed->queue};
-    return wd_plan_launch(e->timed->ctx, &e->timed->p, e->choice, e->kernel, &launch);
-}
-
-static wd_status run_on(void *user, struct wd_trial *trial, const wd_launch *launch)
+static wd_status run(void *user, struct wd_trial *trial, const wd_launch *launch)
 {
     const struct entrant *e = user;
     return wd_plan_launch(trial->ctx, &trial->p, e->choice, e->kernel, launch);
 }
 
+/* Without waiting. */
+static wd_status enqueue(void *user)
+{
+    struct entrant *e = user;
+    const wd_launch launch = {.queue = e->trial->queue};
+    return run(e, e->trial, &launch);
+}
+
 /* Runs on poisoned outputs and compares. False: it is wrong, and `why` says what is. */
-static wd_status check(struct wd_trial *trial, struct entrant *e, bool *right, char why[WD_CONTEST_TEXT])
+static wd_status check(struct entrant *e, bool *right, char why[WD_CONTEST_TEXT])
 {
     struct wd_trial_result result;
-    wd_status st = wd_trial_reset(trial);
+    wd_status st = wd_trial_reset(e->trial);
     *right = false;
     if (st)
         return st;
-    st = wd_trial_run(trial, run_on, e);
+    st = wd_trial_run(e->trial, run, e);
     if (!st)
-        st = wd_trial_check(trial, &result);
+        st = wd_trial_check(e->trial, &result);
     *right = !st && result.ok;
     if (!*right)
         snprintf(why, WD_CONTEST_TEXT, "%s", st ? wd_last_error() : result.text);
@@ -140,11 +136,11 @@ static wd_status check(struct wd_trial *trial, struct entrant *e, bool *right, c
 }
 
 /* From enqueue to completion; the first run of a kernel may include compiling. */
-static wd_status run_once(const struct wd_contest *c, struct entrant *e, double *ns)
+static wd_status run_once(struct entrant *e, double *ns)
 {
     const uint64_t start = wd_now_ns();
     const wd_status st = enqueue(e);
-    const cl_int err = st ? CL_SUCCESS : clFinish(c->meter->queue);
+    const cl_int err = st ? CL_SUCCESS : clFinish(e->trial->queue);
     *ns = (double)(wd_now_ns() - start);
     return err ? wd_fail_cl(err, "contest", "clFinish") : st;
 }
@@ -157,8 +153,8 @@ static wd_status time_it(const struct wd_contest *c, struct entrant *e, double b
 {
     struct wd_timing timing;
     double once, again;
-    wd_status st = run_once(c, e, &once); /* warms up */
-    if (st || (st = run_once(c, e, &once)) || (st = run_once(c, e, &again)))
+    wd_status st = run_once(e, &once); /* warms up */
+    if (st || (st = run_once(e, &once)) || (st = run_once(e, &again)))
         return st;
     *ns = fmin(once, again);
     if (best_ns > 0 && *ns > hopeless_run * best_ns + launch_ns)
@@ -171,22 +167,22 @@ static wd_status time_it(const struct wd_contest *c, struct entrant *e, double b
 wd_status wd_contest_try(struct wd_contest *c, const struct wd_choice *choice, double best_ns, double budget_ns,
                          double *ns, char why[WD_CONTEST_TEXT])
 {
-    struct entrant e;
+    struct entrant small, whole;
     bool right = false;
     *ns = INFINITY;
-    wd_status st = prepare(c, choice, &e);
-    if (!st && c->checked != c->timed) {
-        const char *fault = wd_choice_fault(&c->meter->ctx->caps, &c->checked->p, choice);
-        if (fault) {
-            snprintf(why, WD_CONTEST_TEXT, "not at a size that can be checked: %s", fault);
-            return WD_OK;
-        }
+    const char *fault = wd_choice_fault(&c->meter->ctx->caps, &c->checked->p, choice);
+    if (fault) {
+        snprintf(why, WD_CONTEST_TEXT, "not at a size that can be checked: %s", fault);
+        return WD_OK;
     }
+    wd_status st = prepare(c->timed, choice, &whole);
+    if (!st)
+        st = prepare(c->checked, choice, &small); /* the same kernel, unless its group depends on the size */
     if (!st) {
-        st = check(c->checked, &e, &right, why);
+        st = check(&small, &right, why);
         if (st || !right)
             return st;
-        st = time_it(c, &e, best_ns, budget_ns, ns);
+        st = time_it(c, &whole, best_ns, budget_ns, ns);
     }
     if (st) {
         snprintf(why, WD_CONTEST_TEXT, "%s", wd_last_error());
@@ -223,8 +219,8 @@ static wd_status agree(struct wd_contest *c, struct entrant *a, struct entrant *
 {
     char why[WD_CONTEST_TEXT];
     wd_status st = wd_trial_reset(c->timed);
-    if (st || (st = wd_trial_run(c->timed, run_on, a)) || (st = wd_trial_adopt(c->timed)) ||
-        (st = check(c->timed, b, right, why)) || *right)
+    if (st || (st = wd_trial_run(c->timed, run, a)) || (st = wd_trial_adopt(c->timed)) || (st = check(b, right, why)) ||
+        *right)
         return st;
     wd_log(&c->meter->ctx->log, WD_LOG_WARNING, "tuning: not what another variant computes: %s", why);
     return WD_OK;
@@ -238,8 +234,9 @@ wd_status wd_contest_turns(struct wd_contest *c, const struct wd_choice *choice_
     bool right = true;
     unsigned n = 0;
     *turns = (struct wd_turns){0};
-    wd_status st = prepare(c, choice_a, &a);
-    if (st || (st = prepare(c, choice_b, &b)) || (c->checked != c->timed && (st = agree(c, &a, &b, &right))) || !right)
+    wd_status st = prepare(c->timed, choice_a, &a);
+    if (st || (st = prepare(c->timed, choice_b, &b)) || (c->checked != c->timed && (st = agree(c, &a, &b, &right))) ||
+        !right)
         return st;
     const uint64_t start = wd_now_ns();
     for (; !st && n < MAX_PAIRS && (n < MIN_PAIRS || (double)(wd_now_ns() - start) < limit_ns); n++) {

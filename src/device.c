@@ -192,6 +192,17 @@ static void apply_quirks(struct wd_caps *caps)
     caps->compiles_late = caps->cpu && strcmp(caps->kind, "pocl") == 0;
 }
 
+/* For tests: $WARPDRIVE_CPU_FORMS says whether kernels take their CPU form (1) or their GPU form (0), whatever the
+ * device is. So a simulator can check the first for races, and PoCL can run the second. */
+static void choose_forms(struct wd_caps *caps)
+{
+    const char *wish = getenv("WARPDRIVE_CPU_FORMS");
+    if (!wish || (strcmp(wish, "0") != 0 && strcmp(wish, "1") != 0))
+        return;
+    caps->cpu = wish[0] == '1';
+    caps->simd = caps->cpu ? 8 : 32;
+}
+
 /* ---- One device ---- */
 
 static void ask_extensions(struct wd_caps *caps)
@@ -213,10 +224,12 @@ static void set_build_options(struct wd_caps *caps)
 {
     cl_device_fp_config config = 0;
     ask(caps->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config);
-    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2 -w%s%s%s",
+    /* NVIDIA's log says nothing unless asked, and then wd_device_kernel_facts() reads it; others are told to be quiet.
+     */
+    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2%s%s%s",
+             caps->sm ? " -cl-nv-verbose" : " -w",
              config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
-             caps->compiles_late ? " -Dreqd_work_group_size(x,y,z)=" : "",
-             caps->sm ? " -cl-nv-verbose" : ""); /* its log tells wd_device_kernel_facts() of registers */
+             caps->compiles_late ? " -Dreqd_work_group_size(x,y,z)=" : "");
 }
 
 static bool ask_limits(struct wd_caps *caps)
@@ -254,6 +267,7 @@ wd_status wd_caps_query(cl_device_id id, struct wd_caps *caps)
     }
     ask_extensions(caps);
     apply_quirks(caps);
+    choose_forms(caps);
     set_build_options(caps);
     return WD_OK;
 }

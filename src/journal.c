@@ -103,7 +103,10 @@ struct wd_journal *wd_journal_open(const char *path, bool wait, const struct wd_
     j->log = log ? *log : (struct wd_log){0};
     j->fd = wd_file_lock(path, wait);
     if (j->fd < 0) {
-        cannot(j, errno == EWOULDBLOCK ? "another process tunes" : "cannot be opened");
+        if (errno == EWOULDBLOCK)
+            wd_log(log, WD_LOG_INFO, "tuning: %s: another search holds it, this one goes without", path);
+        else
+            cannot(j, "cannot be opened");
         wd_journal_close(j);
         return NULL;
     }
@@ -193,15 +196,15 @@ const char *wd_journal_blame(struct wd_journal *j, const char *why)
     return choice;
 }
 
-void wd_journal_forget(struct wd_journal *j, const char *key)
+/* Leaves out the entries of this key (`same`), or those whose key does not begin with it. */
+static void filter(struct wd_journal *j, const char *key, bool same)
 {
     struct wd_text text = {0};
     size_t kept = 0;
-    if (!j)
-        return;
-    for (size_t i = 0; i < j->count; i++) {
+    const size_t length = strlen(key), before = j->count;
+    for (size_t i = 0; i < before; i++) {
         const struct entry e = j->entry[i];
-        if (!strcmp(e.key, key)) {
+        if (same ? !strcmp(e.key, key) : strncmp(e.key, key, length) != 0) {
             free(e.line);
             continue;
         }
@@ -210,7 +213,20 @@ void wd_journal_forget(struct wd_journal *j, const char *key)
     }
     j->count = kept;
     /* In place, so that the lock stays with the file; a kill between the two costs what was known, no more. */
-    if (text.failed || ftruncate(j->fd, 0) || (text.size && !wd_file_write(j->fd, text.data, text.size)))
+    if (kept < before &&
+        (text.failed || ftruncate(j->fd, 0) || (text.size && !wd_file_write(j->fd, text.data, text.size))))
         cannot(j, "cannot be written");
     wd_text_free(&text);
+}
+
+void wd_journal_forget(struct wd_journal *j, const char *key)
+{
+    if (j)
+        filter(j, key, true);
+}
+
+void wd_journal_keep(struct wd_journal *j, const char *beginning)
+{
+    if (j)
+        filter(j, beginning, false);
 }

@@ -8,9 +8,10 @@
  *     timed      key    variant parameters    12345
  *     unusable   key    variant parameters    why
  *
- * The key is all that the time depends on: version, device, driver, operation, class, sizes. A line "ended key" says
- * that a search came to its end. A trial that was started once without an end is tried again, since the run may have
- * been killed for another reason; twice, or once with a process that died of it (wd_journal_blame), is a crash.
+ * The key is all that the time depends on: version, kernels, device, driver, operation, class, sizes. A line "ended
+ * key" says that a search came to its end. A trial that was started once without an end is tried again, since the run
+ * may have been killed for another reason; twice, or once with a process that died of it (wd_journal_blame), is a
+ * crash.
  *
  * Knows no OpenCL. One holder at a time: the file is locked while it is open.
  */
@@ -42,7 +43,8 @@ void wd_journal_end(struct wd_journal *j, const char *key);
  *  its choice ("" if there is none), which lives as long as the journal. */
 const char *wd_journal_blame(struct wd_journal *j, const char *why);
 
-/** Removes all that is known of a key. */
+/** Removes all that is known of a key, or of keys that do not begin so. */
 void wd_journal_forget(struct wd_journal *j, const char *key);
+void wd_journal_keep(struct wd_journal *j, const char *beginning);
 
 #endif

@@ -8,9 +8,11 @@
 #include <string.h>
 
 const struct wd_op *const wd_ops[] = {
-    &wd_op_fp8_quant,   &wd_op_causal_conv1d,        &wd_op_recompute_w_u, &wd_op_chunk_fwd_h,
-    &wd_op_chunk_fwd_o, &wd_op_causal_conv1d_update, &wd_op_gdn_prepare,   &wd_op_gdn_forward,
-    &wd_op_gdn_decode,  NULL,
+    &wd_op_fp8_quant,     &wd_op_causal_conv1d,
+    &wd_op_recompute_w_u, &wd_op_chunk_fwd_h,
+    &wd_op_chunk_fwd_o,   &wd_op_causal_conv1d_update,
+    &wd_op_gdn_prepare,   &wd_op_gdn_forward,
+    &wd_op_gdn_decode,    NULL,
 };
 
 const struct wd_op *wd_op_by_id(wd_op_id id)
@@ -325,7 +327,8 @@ wd_status wd_check_packed(const struct wd_problem *p, size_t cu, size_t N, size_
         return FAIL(op, "cu_seqlens_host", "begins with %d, not 0", (int)host[0]);
     for (size_t i = 0; i < N; i++)
         if (host[i + 1] < host[i])
-            return FAIL(op, "cu_seqlens_host", "falls from %d to %d at sequence %zu", (int)host[i], (int)host[i + 1], i);
+            return FAIL(op, "cu_seqlens_host", "falls from %d to %d at sequence %zu", (int)host[i], (int)host[i + 1],
+                        i);
     if ((size_t)host[N] != total)
         return FAIL(op, "cu_seqlens_host", "ends with %d, not with the %zu tokens there are", (int)host[N], total);
     return WD_OK;

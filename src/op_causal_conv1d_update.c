@@ -41,7 +41,7 @@ static wd_status check(struct wd_problem *p)
     if (d[UPD_SLOTS] == 0)
         d[UPD_SLOTS] = d[UPD_B];
     if (!p->tensor[UPD_slot].present && d[UPD_SLOTS] < d[UPD_B])
-        return wd_fail(WD_EINVAL, "wd_causal_conv1d_update: slots: %zu, fewer than the %zu sequences, and no slot is given",
+        return wd_fail(WD_EINVAL, "wd_causal_conv1d_update: slots: %zu for %zu sequences, and no slot is given",
                        d[UPD_SLOTS], d[UPD_B]);
     d[UPD_TAIL] = d[UPD_W] - 1;
     return WD_OK;
@@ -102,8 +102,8 @@ static void plain_grid(const struct wd_caps *caps, const struct wd_problem *p, c
 
 static const struct wd_variant gpu = {
     .name = "gpu",
-    .file = "causal_conv1d_update.cl",
-    .kernel = "causal_conv1d_update",
+    .file = "causal_conv1d_update_gpu.cl",
+    .kernel = "causal_conv1d_update_gpu",
     .params = gpu_params,
     .refuse = wd_stream_gpu_refuse,
     .model = gpu_model,
@@ -127,11 +127,11 @@ static const struct wd_param cpu_params[] = {
     {NULL, NULL},
 };
 
+/* Long blocks are long streams for the prefetchers; short ones are shared out better. */
 static void cpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    (void)p;
-    param[CPU_VL] = caps->simd >= 16 ? 16 : 8;
-    param[CPU_BLOCK] = 256;
+    param[CPU_VL] = wd_stream_vl(caps);
+    param[CPU_BLOCK] = p->dim[UPD_B] * p->dim[UPD_D] / 1024 >= 4 * (size_t)caps->compute_units ? 1024 : 256;
 }
 
 static void cpu_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)

@@ -61,8 +61,8 @@ static const struct wd_variant cpu = {
 
 enum { TILE_TX, TILE_MR };
 static const struct wd_param tile_params[] = {
-    [TILE_TX] = {"TX", wd_tile_tx},
-    [TILE_MR] = {"MR", wd_tile_mr},
+    [TILE_TX] = {"tx", wd_tile_tx},
+    [TILE_MR] = {"mr", wd_tile_mr},
     {NULL, NULL},
 };
 

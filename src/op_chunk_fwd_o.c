@@ -67,8 +67,8 @@ static const struct wd_variant cpu = {
 
 enum { TILE_NB, TILE_MR, TX = 16 };
 static const struct wd_param tile_params[] = {
-    [TILE_NB] = {"NB", (const int[]){1, 2, 0}},
-    [TILE_MR] = {"MR", wd_tile_mr},
+    [TILE_NB] = {"nb", (const int[]){1, 2, 0}},
+    [TILE_MR] = {"mr", wd_tile_mr},
     {NULL, NULL},
 };
 

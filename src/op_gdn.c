@@ -32,6 +32,8 @@ wd_status wd_gdn_check_sequences(struct wd_problem *p, size_t cu, size_t N)
         if (dim[i] == 0)
             dim[GDN_B] = 0;
     derived[GDN_NT - GDN_N] = wd_gdn_chunks(dim[GDN_T], dim[N]);
+    if (dim[GDN_B] && derived[GDN_NT - GDN_N] > UINT32_MAX / dim[GDN_B]) /* gdn.cl counts chunks in 32 bits */
+        return wd_fail(WD_EINVAL, "wd_%s: T: more than 2^32 chunks", p->op->name);
     derived[GDN_SEQ - GDN_N] = dim[N] && dim[GDN_B] ? dim[N] : dim[GDN_B];
     derived[GDN_C - GDN_N] = WD_GDN_CHUNK;
     derived[GDN_N1 - GDN_N] = dim[N] + 1;
@@ -69,9 +71,9 @@ void wd_gdn_grid_plain(const struct wd_caps *caps, size_t items, struct wd_grid 
 /* ---- CPU forms ---- */
 
 const struct wd_param wd_gdn_cpu_params[] = {
-    [WD_CPU_VL] = {"VL", (const int[]){4, 8, 16, 0}},
-    [WD_CPU_RB] = {"RB", (const int[]){2, 4, 8, 0}},
-    [WD_CPU_NC] = {"NC", (const int[]){1, 2, 4, 0}},
+    [WD_CPU_VL] = {"vl", (const int[]){4, 8, 16, 0}},
+    [WD_CPU_RB] = {"rb", (const int[]){2, 4, 8, 0}},
+    [WD_CPU_NC] = {"nc", (const int[]){1, 2, 4, 0}},
     {NULL, NULL},
 };
 

@@ -145,7 +145,7 @@ static void rows_model(const struct wd_caps *caps, const struct wd_problem *p, i
 static bool rows_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     const size_t tx = (size_t)param[ROWS_TX], ty = (size_t)param[ROWS_TY], rows = (p->dim[DEC_K] + ty - 1) / ty;
-    return rows <= 16 && ty * (2 * tx + 1) * 16 <= caps->local_bytes;
+    return rows <= 16 && 4 * ty * (tx + 1) * sizeof(cl_float4) <= caps->local_bytes;
 }
 
 static void rows_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -157,7 +157,7 @@ static void rows_grid(const struct wd_caps *caps, const struct wd_problem *p, co
 
 static const struct wd_variant rows = {
     .name = "rows",
-    .file = "gdn_decode.cl",
+    .file = "gdn_decode_rows.cl",
     .kernel = "gdn_decode_rows",
     .params = rows_params,
     .refuse = rows_refuse,

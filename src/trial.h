@@ -26,7 +26,7 @@ struct wd_trial_options {
     size_t shift;           /* elements by which every view starts later than it would */
     size_t pad;             /* elements between rows of every tensor that may have strides; 0: packed */
     cl_command_queue queue; /* NULL: an in-order queue of the trial's own */
-    /** For a trial that is only timed: repeat the inputs of this smaller one (without shift and pad) instead of making
+    /** For a trial that is only timed: repeat the inputs of this smaller one (without pad) instead of making
      *  them up, which takes longer than most runs. It cannot be checked. NULL: make them up. */
     const struct wd_trial *like;
     /** Changes inputs before they are rounded: t[i] as wd_op.reference sees it, NULL for outputs. May be NULL. */

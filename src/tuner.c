@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tuner.h"
 #include "context.h"
+#include "embedded.h"
 #include "search.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- Set-up ---- */
+/* ---- The journal ---- */
 
 char *wd_tuner_journal_path(const char *tuning_file)
 {
@@ -20,43 +21,45 @@ char *wd_tuner_journal_path(const char *tuning_file)
     return path;
 }
 
-wd_status wd_tuner_init(struct wd_tuner *t, struct wd_context *ctx, bool wait)
+/* Of the kernels' text (FNV-1a): trials of others say nothing. */
+static uint32_t kernels_hash(void)
 {
-    cl_int err;
-    *t = (struct wd_tuner){.ctx = ctx};
-    t->queue = clCreateCommandQueue(ctx->cl, ctx->caps.id, 0, &err);
-    if (!t->queue)
-        return wd_fail_cl(err, "tuner", "clCreateCommandQueue");
-    const wd_status st = wd_meter_init(&t->meter, ctx, t->queue);
-    if (st) {
-        wd_tuner_fini(t);
-        return st;
-    }
-    char *path = ctx->tuning.user_file ? wd_tuner_journal_path(ctx->tuning.user_file) : NULL;
-    t->journal = path ? wd_journal_open(path, wait, &ctx->log) : NULL;
-    free(path);
-    return WD_OK;
+    uint32_t h = 2166136261u;
+    for (const struct wd_embedded *e = wd_embedded; e->name; e++)
+        for (size_t i = 0; i < e->size; i++)
+            h = (h ^ (unsigned char)e->text[i]) * 16777619u;
+    return h;
 }
 
-void wd_tuner_fini(struct wd_tuner *t)
+/* What the keys of this library's journals begin with. */
+static void key_beginning(struct wd_text *key)
 {
-    wd_journal_close(t->journal);
-    wd_meter_fini(&t->meter);
-    if (t->queue)
-        clReleaseCommandQueue(t->queue);
-    *t = (struct wd_tuner){0};
+    wd_text_add(key, "%s %08x ", wd_version(), (unsigned)kernels_hash());
 }
 
 /* All that a trial's time depends on, besides its candidate. */
 static void journal_key(const struct wd_tuner *t, const struct wd_problem *p, struct wd_text *key)
 {
-    wd_text_add(key, "%s ", wd_version());
+    key_beginning(key);
     wd_device_text(&t->ctx->caps, key);
     wd_text_add(key, " %s ", p->op->name);
     wd_class_text(p, key);
     for (size_t i = 0; i < p->op->num_dims; i++)
         if (p->op->dims[i].offset != WD_DERIVED && p->op->dims[i].kind != WD_DIM_FIXED)
             wd_text_add(key, " %s=%zu", p->op->dims[i].name, p->dim[i]);
+}
+
+static struct wd_journal *open_journal(const struct wd_context *ctx, bool wait)
+{
+    char *path = ctx->tuning.user_file ? wd_tuner_journal_path(ctx->tuning.user_file) : NULL;
+    struct wd_journal *journal = path ? wd_journal_open(path, wait, &ctx->log) : NULL;
+    struct wd_text beginning = {0};
+    key_beginning(&beginning);
+    if (!beginning.failed)
+        wd_journal_keep(journal, beginning.data);
+    wd_text_free(&beginning);
+    free(path);
+    return journal;
 }
 
 bool wd_tuner_ended(const struct wd_tuner *t, const struct wd_problem *p)
@@ -75,6 +78,33 @@ void wd_tuner_forget(struct wd_tuner *t, const struct wd_problem *p)
     if (!key.failed)
         wd_journal_forget(t->journal, key.data);
     wd_text_free(&key);
+}
+
+/* ---- Set-up ---- */
+
+wd_status wd_tuner_init(struct wd_tuner *t, struct wd_context *ctx, bool wait)
+{
+    cl_int err;
+    *t = (struct wd_tuner){.ctx = ctx};
+    t->queue = clCreateCommandQueue(ctx->cl, ctx->caps.id, 0, &err);
+    if (!t->queue)
+        return wd_fail_cl(err, "tuner", "clCreateCommandQueue");
+    const wd_status st = wd_meter_init(&t->meter, ctx, t->queue);
+    if (st) {
+        wd_tuner_fini(t);
+        return st;
+    }
+    t->journal = open_journal(ctx, wait);
+    return WD_OK;
+}
+
+void wd_tuner_fini(struct wd_tuner *t)
+{
+    wd_journal_close(t->journal);
+    wd_meter_fini(&t->meter);
+    if (t->queue)
+        clReleaseCommandQueue(t->queue);
+    *t = (struct wd_tuner){0};
 }
 
 /* ---- The search ---- */

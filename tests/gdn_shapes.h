@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shapes of the gated delta net's operations, the calls they stand for, and what those write as numbers. */
+/* Shapes of the gated delta net's operations, the calls they stand for, checks of every variant, and outputs as
+ * numbers. */
 #ifndef GDN_SHAPES_H
 #define GDN_SHAPES_H
 
@@ -110,17 +111,64 @@ static inline wd_gdn_decode_args decode_args(const struct shape *s)
     };
 }
 
+/* ---- Every variant against the reference ---- */
+
+static inline void check(const struct wd_op *op, const struct shape *s, const void *args, const char *only,
+                  enum wd_gates gates, edit_fn edit)
+{
+    static const char *const names[] = {"mild", "steep", "zero"};
+    const struct wd_trial_options options = {
+        .seed = 1, .gates = gates, .shift = s->shift, .pad = s->pad, .edit = edit};
+    char label[128];
+    snprintf(label, sizeof label, "%s %s: T=%zu K=%zu V=%zu, %s gates", op->name, s->name, s->n.T, s->n.K, s->n.V,
+             names[gates]);
+    assert_true(variants_check(label, op, args, only, &options) > 0);
+}
+
+static inline void check_prepare(const struct shape *s, enum wd_gates gates)
+{
+    const wd_gdn_prepare_args a = prepare_args(s);
+    check(&wd_op_gdn_prepare, s, &a, NULL, gates, NULL);
+}
+
+static inline void check_forward(const struct shape *s, const char *only, enum wd_gates gates, edit_fn edit)
+{
+    const wd_gdn_forward_args a = forward_args(s);
+    check(&wd_op_gdn_forward, s, &a, only, gates, edit);
+}
+
+static inline void check_decode(const struct shape *s, enum wd_gates gates)
+{
+    const wd_gdn_decode_args a = decode_args(s);
+    check(&wd_op_gdn_decode, s, &a, NULL, gates, NULL);
+}
+
 /* ---- Outputs as numbers ---- */
 
-/* Runs a call as users do and keeps its trial, buffers and all. */
-static inline struct wd_trial *run(const struct wd_op *op, const void *args, edit_fn edit, void *user)
+/* Runs one variant and keeps its trial, buffers and all; NULL if it refuses. */
+static inline struct wd_trial *run_variant(const struct wd_op *op, const void *args, const struct wd_variant *variant,
+                                           edit_fn edit, void *user)
 {
     const struct wd_trial_options options = {.seed = 3, .edit = edit, .user = user};
+    struct variants_choice chosen = {.kernel = NULL};
     struct wd_problem p;
     struct wd_trial *t;
-    if (wd_op_check(op, args, false, &p) || wd_trial_create(ctx, &p, &options, &t) || wd_trial_run(t, NULL, NULL))
+    if (wd_op_check(op, args, false, &p) || wd_trial_create(ctx, &p, &options, &t))
+        fail_msg("%s", wd_last_error());
+    if (variant && !wd_tuning_model(&ctx->caps, &t->p, variant, &chosen.choice)) {
+        wd_trial_destroy(t);
+        return NULL;
+    }
+    if ((variant && !variant->chain && wd_plan_compile(ctx, &t->p, &chosen.choice, &chosen.kernel)) ||
+        wd_trial_run(t, variant ? variants_launch : NULL, &chosen))
         fail_msg("%s", wd_last_error());
     return t;
+}
+
+/* The same with whatever the library picks, as users run it. */
+static inline struct wd_trial *run(const struct wd_op *op, const void *args, edit_fn edit, void *user)
+{
+    return run_variant(op, args, NULL, edit, user);
 }
 
 /* Tensor i of a trial after its run, packed. The caller frees it. */

@@ -1,18 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* More of each variant than variants.h tries: other parameters than the model's, and the GPU forms on a CPU. */
+/* More of each variant than variants.h tries, other parameters than the model's and the GPU forms on a CPU; and the
+ * public calls. */
 #ifndef SWEEP_H
 #define SWEEP_H
 
 #include "variants.h"
 
-/* Makes the variants for GPUs run on a device that says it is a CPU. Only for calls that go past the context's plans:
- * variants_check() and sweep_check(). */
-static inline void sweep_as_gpu(bool on)
+/* Lets the device pass for a CPU or not, so that the forms for the others run on it, too; false if they cannot: GPUs
+ * have no use for the CPU forms' private arrays. Only for calls that go past the context's plans, which are
+ * variants_check() and sweep_check(). sweep_end() ends it. */
+static bool sweep_changed, sweep_was_cpu;
+
+static inline bool sweep_as(bool cpu)
 {
-    static bool cpu;
-    if (on)
-        cpu = ctx->caps.cpu;
-    ctx->caps.cpu = on ? false : cpu;
+    if (cpu && !ctx->caps.cpu && strcmp(ctx->caps.kind, "oclgrind") != 0)
+        return false;
+    sweep_changed = true;
+    sweep_was_cpu = ctx->caps.cpu;
+    ctx->caps.cpu = cpu;
+    return true;
+}
+
+static inline void sweep_end(void)
+{
+    if (sweep_changed)
+        ctx->caps.cpu = sweep_was_cpu;
+    sweep_changed = false;
 }
 
 static inline size_t sweep_count(const struct wd_param *params)
@@ -75,6 +88,37 @@ static inline size_t sweep_check(const char *label, const struct wd_op *op, cons
     }
     wd_trial_destroy(t);
     return ran;
+}
+
+/* ---- Public calls ---- */
+
+typedef void (*sweep_edit_fn)(void *user, const struct wd_problem *p, double *const *t);
+
+/* A type for present tensors (wd_prepare's way to say so), none for absent ones. */
+static inline wd_tensor sweep_optional(bool present, wd_dtype dtype)
+{
+    return (wd_tensor){.dtype = !present ? WD_DTYPE_DEFAULT : dtype ? dtype : WD_F32};
+}
+
+/* The call as applications make it. */
+static inline void sweep_public_call(const char *name, const struct wd_op *op, const void *args,
+                                     const struct wd_trial_options *options)
+{
+    struct wd_problem p;
+    struct wd_trial_result result;
+    if (wd_op_check(op, args, false, &p) || wd_trial(ctx, &p, options, &result))
+        fail_msg("%s: %s", name, wd_last_error());
+    if (!result.ok)
+        fail_msg("%s: %s", name, result.text);
+}
+
+/* `args` are wrong: it says so, naming operation and argument, whoever asks. */
+static inline void sweep_refused(wd_op_id id, const char *op, void *args, const char *says)
+{
+    assert_false(wd_supported(ctx, id, args));
+    assert_int_equal(wd_prepare(ctx, id, args), WD_EINVAL);
+    if (!strstr(wd_last_error(), op) || !strstr(wd_last_error(), says))
+        fail_msg("not \"%s%s\" but \"%s\"", op, says, wd_last_error());
 }
 
 #endif

@@ -62,7 +62,8 @@ static union args args_of(const struct wd_op *op, const struct shape *s)
                                   .u.dtype = s->t.v, .h.dtype = s->t.h, .v_new.dtype = s->t.o, .math = s->math,
                                   .initial_state = state(s->initial), .final_state = state(s->final), OFFSETS(s)}};
     return (union args){.o = {sizeof(wd_chunk_fwd_o_args), SIZES(s->n), .q.dtype = s->t.k, .k.dtype = s->t.w,
-                              .v_new.dtype = s->t.v, .h.dtype = s->t.h, .o.dtype = s->t.o, .math = s->math, OFFSETS(s)}};
+                              .v_new.dtype = s->t.v, .h.dtype = s->t.h, .o.dtype = s->t.o, .math = s->math,
+                              OFFSETS(s)}};
 }
 
 typedef void (*edit_fn)(void *user, const struct wd_problem *p, double *const *t);
@@ -104,7 +105,8 @@ static void chunk__any_length_and_gates__matches_reference(void **unused)
     static const size_t lengths[] = {1, 37, 63, 64, 65, 100, 127, 200};
     for (size_t i = 0; i < WD_COUNT(lengths); i++)
         for (int gates = WD_GATES_MILD; gates <= WD_GATES_ZERO; gates++) {
-            const struct shape s = {.name = "lengths", .n = {2, lengths[i], 2, 4, 64, 100, 0}, .all = true, .initial = true, .final = true, .gates = (enum wd_gates)gates};
+            const struct shape s = {.name = "lengths", .n = {2, lengths[i], 2, 4, 64, 100, 0}, .initial = true,
+                                    .final = true, .all = true, .gates = (enum wd_gates)gates};
             check(&s, NULL, NULL);
         }
 }
@@ -131,7 +133,7 @@ static const struct shape shapes[] = {
     {"f16", {1, 100, 2, 4, 64, 64, 0}, ALL(WD_F16), .initial = true, .final = true, .A_is_lower = true},
     {"f16, odd", {1, 100, 2, 4, 60, 9, 0}, ALL(WD_F16), .all = true, .shift = 1},
     {"bf16, odd", {1, 100, 2, 4, 9, 61, 0}, ALL(WD_BF16), .pad = 3},
-    {"types apart", {1, 100, 1, 1, 48, 32, 0}, {WD_BF16, WD_F16, WD_F32, WD_BF16, WD_F16, WD_BF16}, .all = true, .initial = true},
+    {"types apart", {1, 100, 1, 1, 48, 32, 0}, {WD_BF16, WD_F16, WD_F32, WD_BF16, WD_F16, WD_BF16}, .all = true},
     {"types otherwise", {1, 100, 1, 1, 48, 32, 0}, {WD_F32, WD_BF16, WD_F16, WD_F32, WD_BF16, WD_F16}, .final = true},
     {"only k in f16", {1, 70, 1, 1, 32, 32, 0}, .t.k = WD_F16},
     {"only o in bf16", {1, 70, 1, 1, 32, 32, 0}, .t.o = WD_BF16},
@@ -176,7 +178,8 @@ static size_t index_of(const struct wd_problem *p, const char *name)
 static const double lengths_apart[] = {0, 0, 1, 64, 64, 127, 192, 192};
 enum { APART = 7, APART_TOKENS = 192 };
 
-static const struct shape apart = {"apart", {1, APART_TOKENS, 1, 2, 40, 24, APART}, .all = true, .initial = true, .final = true};
+static const struct shape apart = {
+    "apart", {1, APART_TOKENS, 1, 2, 40, 24, APART}, .all = true, .initial = true, .final = true};
 
 static void set_offsets(void *user, const struct wd_problem *p, double *const *t)
 {
@@ -272,7 +275,8 @@ static void chunk__wrong_offsets_on_the_device__are_clamped(void **unused)
     (void)unused;
     static const double wrong[][APART + 1] = {{-5, 40, 20, 500, 100, 90, 192, 192}, {192, 0, 0, 0, 0, 0, 0, 0},
                                               {0, 2147483647, -2147483647, 3, 64, 128, 192, 1 << 30}};
-    static const double meant[][APART + 1] = {{0, 40, 40, 192, 192, 192, 192, 192}, {192, 192, 192, 192, 192, 192, 192, 192},
+    static const double meant[][APART + 1] = {{0, 40, 40, 192, 192, 192, 192, 192},
+                                              {192, 192, 192, 192, 192, 192, 192, 192},
                                               {0, 192, 192, 192, 192, 192, 192, 192}};
     for (size_t i = 0; i < WD_COUNT(wrong) * WD_COUNT(ops); i++) {
         const struct wd_op *op = ops[i % WD_COUNT(ops)];
@@ -417,7 +421,8 @@ static void chunk__wrong_argument__is_named(void **unused)
         {"cu_seqlens_host: given, but N is 0", {.n = {1, 64, 1, 1, 8, 8, 0}}, ends},
         {"k: dtype e4m3", {.n = {1, 64, 1, 1, 8, 8, 0}, .t = {.k = WD_E4M3, .w = WD_E4M3}}, NULL},
         {"math: 2 ", {.n = {1, 64, 1, 1, 8, 8, 0}, .math = (wd_math)2}, NULL},
-        {"more elements than memory", {.n = {SIZE_MAX / 2, 64, 1, 1, 8, 8, 0}}, NULL},
+        {"T: more than 2^32 chunks", {.n = {SIZE_MAX / 2, 64, 1, 1, 8, 8, 0}}, NULL},
+        {"more elements than memory", {.n = {1, 1, SIZE_MAX / 2, 0, 8, 8, 0}}, NULL},
     };
     for (size_t i = 0; i < WD_COUNT(refused) * WD_COUNT(ops); i++) {
         const struct wd_op *op = ops[i % WD_COUNT(ops)];

@@ -271,7 +271,7 @@ static void journal__blame__the_last_started_is_a_crash(void **state)
     wd_journal_close(j);
 }
 
-static void journal__forget__keeps_other_keys(void **state)
+static void journal__forget_and_keep__leave_the_other_keys(void **state)
 {
     (void)state;
     struct wd_journal *j = reopen(NULL);
@@ -283,7 +283,14 @@ static void journal__forget__keeps_other_keys(void **state)
     assert_true(wd_journal_find(j, "one", "a") == 0);
     assert_true(wd_journal_find(j, "two", "a") == 6);
     assert_true(wd_journal_find(j, "two", "b") == 7);
-    wd_journal_forget(j, "two");
+    wd_journal_finish(j, "three", "a", 8, NULL);
+    wd_journal_keep(j, "t");
+    assert_true(wd_journal_find(j, "three", "a") == 8);
+    wd_journal_keep(j, "th");
+    assert_true(wd_journal_find(j, "two", "b") == 0);
+    j = reopen(j);
+    assert_true(wd_journal_find(j, "three", "a") == 8);
+    wd_journal_forget(j, "three");
     wd_journal_close(j);
 }
 
@@ -328,6 +335,7 @@ static void journal__held_by_another__is_not_there(void **state)
     wd_journal_finish(NULL, "key", "a", 1, NULL);
     wd_journal_end(NULL, "key");
     wd_journal_forget(NULL, "key");
+    wd_journal_keep(NULL, "key");
     assert_true(wd_journal_find(NULL, "key", "a") == 0);
     assert_false(wd_journal_ended(NULL, "key"));
     assert_string_equal(wd_journal_blame(NULL, "x"), "");
@@ -347,7 +355,7 @@ int main(void)
         cmocka_unit_test(journal__trials__are_known_after_it_was_closed),
         cmocka_unit_test(journal__started_without_an_end__is_tried_once_more),
         cmocka_unit_test(journal__blame__the_last_started_is_a_crash),
-        cmocka_unit_test(journal__forget__keeps_other_keys),
+        cmocka_unit_test(journal__forget_and_keep__leave_the_other_keys),
         cmocka_unit_test(journal__damaged_file__is_read_as_far_as_it_goes),
         cmocka_unit_test(journal__held_by_another__is_not_there),
     };

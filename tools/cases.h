@@ -11,6 +11,7 @@ enum case_use {
     CASE_DEMO = 4,       /* one model-sized shape an operation */
     CASE_BENCH_GPU = 8,  /* shapes of models and of published timings */
     CASE_BENCH_CPU = 16, /* the same kinds, with fewer tokens */
+    CASE_TINY = 32,      /* f32, a few thousand operations: for simulators that watch every access */
 };
 
 struct op_case {

@@ -23,6 +23,7 @@ enum { MAX_VARIANTS = 16 };
 
 struct verify {
     wd_context *ctx;
+    unsigned use; /* cases tried: CASE_... */
     struct cli_table table;
     char skipped[MAX_VARIANTS][192]; /* by variant of the operation at hand: the reason told last */
     size_t ok, failed, skips;
@@ -160,7 +161,7 @@ static wd_status verify_op(struct verify *v, const struct wd_op *op)
     wd_status st = WD_OK;
     memset(v->skipped, 0, sizeof v->skipped);
     for (const struct op_case *c = op_cases; c->op && !st; c++) {
-        if (strcmp(c->op, op->name) != 0 || !(c->use & (CASE_VERIFY | CASE_VERIFY_F32)))
+        if (strcmp(c->op, op->name) != 0 || !(c->use & v->use))
             continue;
         const wd_dtype last = c->use & CASE_VERIFY ? WD_BF16 : WD_F32;
         for (wd_dtype t = WD_F32; t <= last && !st; t++)
@@ -171,7 +172,7 @@ static wd_status verify_op(struct verify *v, const struct wd_op *op)
 
 /* ---- The command ---- */
 
-static void fit_columns(const struct cli *cli, struct cli_table *table)
+static void fit_columns(const struct cli *cli, unsigned use, struct cli_table *table)
 {
     cli_table_init(table, columns);
     cli_table_fit(table, COL_DTYPE, "bf16");
@@ -183,7 +184,7 @@ static void fit_columns(const struct cli *cli, struct cli_table *table)
             cli_table_fit(table, COL_VARIANT, (*op)->variants[i]->name);
     }
     for (const struct op_case *c = op_cases; c->op; c++)
-        if (c->use & (CASE_VERIFY | CASE_VERIFY_F32) && cli_wants_op(cli, c->op))
+        if (c->use & use && cli_wants_op(cli, c->op))
             cli_table_fit(table, COL_SHAPE, c->shape);
 }
 
@@ -198,8 +199,9 @@ static int run(const struct cli_command *self, int argc, char **argv)
     if (wrong)
         return wrong;
 
+    v.use = cli_get(&cli, "tiny") ? CASE_TINY : CASE_VERIFY | CASE_VERIFY_F32;
     wd_status st = wd_open(cli_get(&cli, "device"), &v.ctx);
-    fit_columns(&cli, &v.table);
+    fit_columns(&cli, v.use, &v.table);
     for (const struct wd_op *const *op = wd_ops; *op && !st; op++)
         if (cli_wants_op(&cli, (*op)->name))
             st = verify_op(&v, *op);
@@ -212,7 +214,11 @@ static int run(const struct cli_command *self, int argc, char **argv)
     return v.failed || v.ok == 0 ? CLI_FAILED : CLI_OK;
 }
 
-static const struct cli_option options[] = {CLI_DEVICE, {0}};
+static const struct cli_option options[] = {
+    {"tiny", 0, NULL, "the smallest shapes only, for simulators that watch every access"},
+    CLI_DEVICE,
+    {0},
+};
 
 const struct cli_command cmd_verify = {
     .name = "verify",

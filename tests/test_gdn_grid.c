@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gdn_forward on a device over the grid of widths, lengths, heads, types and gates, and parameters that the model does
+ * not pick.
+ *
+ * A kernel is compiled for each K, V, type and set of options, which takes most of the time; lengths, heads and gates
+ * are free. So the everyday grid gives each width one set of options, dealt out so that each meets each.
+ * WARPDRIVE_TEST_ALL=1 runs the whole grid, which takes hours.
+ */
+#include "gdn_shapes.h"
+
+/* ---- The grid ---- */
+
+static const size_t lengths[] = {1, 37, 63, 64, 65, 100, 127, 200, 1000};
+static const size_t widths[] = {1, 9, 60, 64, 96, 100, 128, 160, 192, 256};
+
+static void check_lengths(struct shape *s, const char *only)
+{
+    for (size_t i = 0; i < WD_COUNT(lengths); i++)
+        for (int gates = WD_GATES_MILD; gates <= WD_GATES_ZERO; gates++) {
+            if (lengths[i] == 1000 && s->n.K * s->n.V > 64 * 64 && gates != WD_GATES_MILD)
+                continue; /* the reference would take too long */
+            s->n.T = lengths[i];
+            check_forward(s, only, (enum wd_gates)gates, NULL);
+        }
+}
+
+static void check_everything(void)
+{
+    static const wd_dtype types[] = {WD_F32, WD_F16, WD_BF16};
+    for (size_t i = 0; i < 100 * 3 * 3 * 4; i++) {
+        struct shape s = {"grid", .n = {1, 0, 1, (size_t)1 << i / 100 % 3, widths[i % 10], widths[i / 10 % 10], 0}};
+        s.data = types[i / 300 % 3];
+        s.initial = s.final = i / 900 % 2;
+        s.n.N = i / 1800 ? 3 : 0;
+        check_lengths(&s, NULL);
+    }
+}
+
+static void gdn_forward__grid__matches_recurrence(void **unused)
+{
+    static const wd_dtype types[] = {WD_F32, WD_BF16, WD_F32, WD_F16, WD_F32};
+    (void)unused;
+    if (getenv("WARPDRIVE_TEST_ALL"))
+        check_everything();
+    for (size_t i = 0; i < WD_COUNT(widths); i++) {
+        struct shape s = {"grid", .n = {1, 0, 1, (size_t)1 << i % 3, widths[i], widths[i * 7 % 10], 0}};
+        s.data = types[i % 5];
+        s.initial = s.final = i % 2;
+        s.n.N = i % 4 > 1 ? 3 : 0;
+        check_lengths(&s, ctx->caps.cpu && i % 3 ? "cpu" : NULL); /* a chain is four kernels to compile */
+    }
+}
+
+/* Other numbers of lanes, rows and tokens at a time than this device's model picks, and the GPU forms. */
+static void gdn__other_parameters__match_reference(void **unused)
+{
+    const struct shape s = {"sweep", .n = {1, 75, 1, 2, 24, 40, 0}, .initial = true, .final = true, .options = true};
+    const struct shape token = {"sweep", .n = {2, 2, 1, 2, 36, 40, 0}, .slots = 3};
+    const wd_gdn_prepare_args prepare = prepare_args(&s);
+    const wd_gdn_forward_args forward = forward_args(&s);
+    const wd_gdn_decode_args decode = decode_args(&token);
+    const struct wd_trial_options options = {.seed = 2};
+    (void)unused;
+    assert_true(sweep_check("sweep", &wd_op_gdn_prepare, &prepare, 3, &options) > 0);
+    assert_true(sweep_check("sweep", &wd_op_gdn_forward, &forward, 5, &options) + ctx->caps.cpu > 0);
+    assert_true(sweep_check("sweep", &wd_op_gdn_decode, &decode, 3, &options) > 0);
+}
+
+/* ---- Gates at their worst ---- */
+
+/* -800 in one token of eight. Sums of such gates have no low bits left for their mild neighbours. */
+static void cliffs(void *user, const struct wd_problem *p, double *const *t)
+{
+    size_t ext[WD_MAX_RANK];
+    (void)user;
+    wd_tensor_extents(p, FWD_g, ext);
+    for (size_t i = 0; i < ext[0] * ext[1] * ext[2]; i++)
+        if (i / ext[2] % 8 == 3)
+            t[FWD_g][i] = -800;
+}
+
+/* The chain's calls hand running sums to each other, in f32: at -6400 their last bit is 5e-4, and so is the error of a
+ * mild gate behind it. What must hold is that nothing overflows. */
+static void gdn_forward__gates_of_minus_800__finite_and_near(void **unused)
+{
+    const struct shape s = {"cliffs", .n = {1, 150, 1, 1, 40, 48, 0}, .initial = true, .final = true};
+    const wd_gdn_forward_args args = forward_args(&s);
+    struct wd_trial_result result;
+    (void)unused;
+    for (const struct wd_variant *const *v = wd_op_gdn_forward.variants; *v; v++) {
+        struct wd_trial *t = run_variant(&wd_op_gdn_forward, &args, *v, cliffs, NULL);
+        if (!t)
+            continue;
+        assert_int_equal(wd_trial_check(t, &result), WD_OK);
+        if (!(result.error <= ((*v)->chain ? 1e-3 : 1e-5)))
+            fail_msg("%s: %g", (*v)->name, result.error);
+        wd_trial_destroy(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gdn_forward__grid__matches_recurrence),
+        cmocka_unit_test(gdn__other_parameters__match_reference),
+        cmocka_unit_test(gdn_forward__gates_of_minus_800__finite_and_near),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
