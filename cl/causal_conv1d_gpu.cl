@@ -151,7 +151,8 @@ static inline __attribute__((always_inline)) void convolve_vectors(CONV_VIEWS, u
 static inline void convolve(CONV_VIEWS)
 {
     const ulong team = get_group_id(0) * TEAMS + get_local_id(0) / LANES, segments = row_segments(S);
-    const ulong row = divide(team, segments), b = divide(row, D), d = row - b * D;
+    const ulong row = segments == 1 ? team : divide(team, segments), b = B == 1 && row < D ? 0 : divide(row, D);
+    const ulong d = row - b * D;
     const ulong begin = (team - row * segments) * (LANES * INFLIGHT * WIDTH);
     const ulong t = begin + get_local_id(0) % LANES * WIDTH;
     if (b >= B)

@@ -166,6 +166,9 @@ __kernel GROUP_SIZE(LOCAL0) void
 fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ulong groups, const ulong tokens4,
               const float eps)
 {
+    /* Packed rows are one long row: no division. */
+    const bool flat = S_LAYOUT == 0 && x_at.y == groups * GROUP && q_at.y == groups * GROUP && s_at.y == groups;
+    const ulong rows = flat ? 1 : tokens, width = flat ? tokens * groups : groups;
     const ulong first = get_group_id(0) * (TEAMS * INFLIGHT) + get_local_id(0) / LANES;
     const uint lane = get_local_id(0) % LANES;
     VFLOAT v[INFLIGHT][PER];
@@ -174,11 +177,15 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
 
     #pragma unroll
     for (uint u = 0; u < INFLIGHT; u++) {
-        token[u] = u ? token[u - 1] : divide(first, groups);
-        j[u] = u ? j[u - 1] + TEAMS : first - token[u] * groups;
-        for (; j[u] >= groups; j[u] -= groups)
+        token[u] = u ? token[u - 1] : flat ? 0 : divide(first, width);
+        j[u] = u ? j[u - 1] + TEAMS : first - token[u] * width;
+        for (; !flat && j[u] >= width; j[u] -= width)
             token[u]++;
-        __global const ELEM(T_X) *home = ROW1(x, min(token[u], tokens - 1)) + j[u] * GROUP + lane * WIDTH;
+        if (flat && j[u] >= width)
+            token[u] = 1;
+        /* What lies past the end reads the first group instead. */
+        __global const ELEM(T_X) *home =
+            (token[u] < rows ? ROW1(x, token[u]) + j[u] * GROUP : ROW1(x, 0)) + lane * WIDTH;
         #pragma unroll
         for (uint k = 0; k < PER; k++)
             v[u][k] = LDA(T_X, WIDTH, home + k * LANES * WIDTH);
@@ -196,7 +203,7 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
 #endif
     #pragma unroll
     for (uint u = 0; u < INFLIGHT; u++) {
-        if (token[u] >= tokens)
+        if (token[u] >= rows)
             continue;
         __global ELEM(T_Q) *home = ROW1(q, token[u]) + j[u] * GROUP + lane * WIDTH;
         float scale;

@@ -92,27 +92,36 @@ static inline struct products products_sum(__local float4 (*home)[2][TX + 1], ui
 }
 
 /* ROWS elements from row `first` of q or k; those past K are 0. */
-#if K % TY == 0 && VEC >= ROWS && (ROWS == 4 || ROWS == 8)
-#define UNPACK_4(e, v) (e)[0] = (v).s0, (e)[1] = (v).s1, (e)[2] = (v).s2, (e)[3] = (v).s3
-#define UNPACK_8(e, v) UNPACK_4(e, (v).lo), UNPACK_4((e) + 4, (v).hi)
-#if ROWS == 8
+#if K % TY == 0 && VEC >= ROWS && ROWS >= 2
+#define WIDTH ROWS
+#include "lanes.cl"
 #define LOAD_ROWS(T, e, p, first)                                                                                      \
     {                                                                                                                  \
-        const float8 v_ = LDA(T, 8, (p) + (first));                                                                    \
-        UNPACK_8(e, v_);                                                                                               \
+        const VFLOAT v_ = LDA(T, WIDTH, (p) + (first));                                                                \
+        UNPACK(e, v_);                                                                                                 \
     }
-#else
-#define LOAD_ROWS(T, e, p, first)                                                                                      \
-    {                                                                                                                  \
-        const float4 v_ = LDA(T, 4, (p) + (first));                                                                    \
-        UNPACK_4(e, v_);                                                                                               \
-    }
-#endif
 #else
 #define LOAD_ROWS(T, e, p, first)                                                                                      \
     _Pragma("unroll") for (uint r_ = 0; r_ < ROWS; r_++)                                                               \
         (e)[r_] = (first) + r_ < K ? LD(T, p, (first) + r_) : 0.0f;
 #endif
+
+/* Rows of a state, `step` elements apart; of an item outside the state zeros, and nothing is stored. */
+#define HAS_ROW(r) (inside && (K % TY == 0 || row + (r) < K))
+static inline void load_state(float4 s[ROWS], __global const float *home, ulong step, uint row, bool inside)
+{
+    #pragma unroll
+    for (uint r = 0; r < ROWS; r++)
+        s[r] = HAS_ROW(r) ? LDA(f32, 4, home + r * step) : (float4)(0);
+}
+
+static inline void store_state(__global float *home, const float4 s[ROWS], ulong step, uint row, bool inside)
+{
+    #pragma unroll
+    for (uint r = 0; r < ROWS; r++)
+        if (HAS_ROW(r))
+            STA(f32, 4, home + r * step, s[r]);
+}
 
 GROUP_SIZE(TX * TY) __kernel void gdn_decode_rows(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, beta),
     IN(f32, A_log), IN(f32, dt_bias), OUT(f32, state), IN(i32, slot), OUT(T_O, o), const ulong B, const ulong T,
@@ -129,9 +138,12 @@ GROUP_SIZE(TX * TY) __kernel void gdn_decode_rows(IN(T_Q, q), IN(T_K, k), IN(T_V
     const bool inside = V % (4 * TX) == 0 || column < V;
     __global float *home = ROW3(state, owner, hv, row) + column;
     float4 s[ROWS];
-    #pragma unroll
-    for (uint r = 0; r < ROWS; r++)
-        s[r] = inside && (K % TY == 0 || row + r < K) ? LDA(f32, 4, home + r * state_at.w) : (float4)(0);
+    /* Addresses of packed rows are known but for the first, which saves registers. */
+    const bool packed = state_at.w == V;
+    if (packed)
+        load_state(s, home, V, row, inside);
+    else
+        load_state(s, home, state_at.w, row, inside);
     for (ulong t = 0; t < T; t++) {
         float key[ROWS], query[ROWS];
         LOAD_ROWS(T_K, key, ROW3(k, b, t, hk), row)
@@ -158,8 +170,8 @@ GROUP_SIZE(TX * TY) __kernel void gdn_decode_rows(IN(T_Q, q), IN(T_K, k), IN(T_V
             STA(T_O, 4, ROW3(o, b, t, hv) + column,
                 scale * row_factor(sum.qq, l2norm_eps) * (decay * sum.sq + sum.kq * delta));
     }
-    #pragma unroll
-    for (uint r = 0; r < ROWS; r++)
-        if (inside && (K % TY == 0 || row + r < K))
-            STA(f32, 4, home + r * state_at.w, s[r]);
+    if (packed)
+        store_state(home, s, V, row, inside);
+    else
+        store_state(home, s, state_at.w, row, inside);
 }

@@ -98,16 +98,7 @@ MMA_FN struct mma mma_here(__local uint *exchange)
 
 /* Starts copying 16 bytes, or zeros if not `there` (then src is not read). Copies are collected into groups by
  * mma_commit(); MMA_WAIT(n) waits until all of this item's groups but the last n have arrived. */
-MMA_FN void mma_copy(__local uint4 *dst, __global const void *src)
-{
-#if MMA_NVIDIA
-    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"((uint)(size_t)dst), "l"(src) : "memory");
-#else
-    *dst = vload4(0, (__global const uint *)src);
-#endif
-}
-
-MMA_FN void mma_copy_if(bool there, __local uint4 *dst, __global const void *src)
+MMA_FN void mma_copy(bool there, __local uint4 *dst, __global const void *src)
 {
 #if MMA_NVIDIA
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -143,30 +134,28 @@ MMA_FN void mma_commit(void)
 
 /* Starts copying `all` rows into the first `fill` lines of a tile's rows: those below `rows` from x, `pitch` elements
  * apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items` work-items take part, at least 8 for
- * each line to fill. All numbers are constants but pitch, rows and, unless it fills the lines, width. */
+ * each line to fill. lines, fill, all and items are constants. */
 MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, __global const ELEM(MMA_TYPE) *x,
                           ulong pitch, uint rows, uint width, uint items)
 {
     const uint step = items / (fill * 8); /* rows at a time */
     const uint id = (uint)get_local_id(0), r0 = id / (fill * 8), chunk = id % (fill * 8);
+    const bool there = chunk * MMA_CHUNK < width;
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
-    __local uint4 *dst = tile + chunk;
-    if (width == fill * MMA_LINE && all % step == 0 && items % (fill * 8) == 0 && rows >= all) {
-        MMA_UNROLL
-        for (uint i = 0; i < all / step; i++, src += stride) {
-            if (step % MMA_CHUNK == 0)
-                mma_copy(dst + r0 / MMA_CHUNK * MMA_PITCH(lines) + r0 % MMA_CHUNK * lines * 8 +
-                             i * (step / MMA_CHUNK * MMA_PITCH(lines)), src);
-            else
-                mma_copy(dst + (r0 + i * step) / MMA_CHUNK * MMA_PITCH(lines) +
-                             (r0 + i * step) % MMA_CHUNK * lines * 8, src);
+    if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % (4 * step) == 0) {
+        __local uint4 *dst = tile + r0 / MMA_CHUNK * MMA_PITCH(lines) + r0 % MMA_CHUNK * lines * 8 + chunk;
+        const uint next = step / MMA_CHUNK * MMA_PITCH(lines);
+        MMA_LOOP /* short loops fit the instruction cache */
+        for (uint r = r0; r < all; r += 4 * step, dst += 4 * next) {
+            MMA_UNROLL
+            for (uint i = 0; i < 4; i++, src += stride)
+                mma_copy(there && r + i * step < rows, dst + i * next, src);
         }
     } else if (r0 < step) {
         MMA_LOOP
         for (uint r = r0; r < all; r += step, src += stride)
-            mma_copy_if(r < rows && chunk * MMA_CHUNK < width,
-                        dst + r / MMA_CHUNK * MMA_PITCH(lines) + r % MMA_CHUNK * lines * 8, src);
+            mma_copy(there && r < rows, tile + r / MMA_CHUNK * MMA_PITCH(lines) + r % MMA_CHUNK * lines * 8 + chunk, src);
     }
 }
 

@@ -171,13 +171,13 @@ static size_t segment(const int *param)
     return (size_t)(param[GPU_LANES] * param[GPU_INFLIGHT]);
 }
 
-/* Four vectors an item; as many items a team as leave at most an eighth of its last segment without work, but two
+/* Two vectors an item; as many items a team as leave at most an eighth of its last segment without work, but two
  * sectors of memory side by side. */
 static void model_bds(const struct wd_problem *p, int *param)
 {
     const size_t vectors = wd_ceil_div(p->dim[CONV_S], (size_t)param[GPU_WIDTH]);
     param[GPU_RUN] = 1;
-    param[GPU_INFLIGHT] = 4;
+    param[GPU_INFLIGHT] = 2;
     while (param[GPU_INFLIGHT] > 1 &&
            ((size_t)(32 * param[GPU_INFLIGHT]) > vectors || elements_held(p, param) > MAX_HELD / 2))
         param[GPU_INFLIGHT] /= 2;

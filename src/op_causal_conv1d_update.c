@@ -69,10 +69,10 @@ static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, co
     return (size_t)param[GPU_WIDTH] * (2 * p->dim[UPD_W] + 1) <= MAX_HELD;
 }
 
-/* Up to 16-byte accesses, but one channel an item until that fills the device. */
+/* Four channels an item, two until that gives every compute unit 512 items. */
 static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    const int widest = wd_stream_inflight(caps, p->dim[UPD_B] * p->dim[UPD_D], wd_stream_width(p->tensor[UPD_x].dtype));
+    const int widest = wd_stream_inflight(caps, 4 * p->dim[UPD_B] * p->dim[UPD_D], 4);
     param[GPU_LOCAL] = wd_stream_local(caps, 128);
     param[GPU_WIDTH] = widest < 2 ? 2 : widest;
     while (param[GPU_WIDTH] > 2 && !gpu_valid(caps, p, param))

@@ -93,12 +93,13 @@ void wd_gdn_cpu_model(const struct wd_caps *caps, const struct wd_problem *p, in
     param[WD_CPU_NC] = 2;
 }
 
-/* More than 32 accumulators of the hardware's width cannot stay in registers anywhere. */
+/* Blocks must not cross panels, and more than 32 accumulators of the hardware's width stay in registers nowhere. */
 bool wd_gdn_cpu_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     (void)p;
     const int wide = param[WD_CPU_VL] > (int)caps->simd && caps->simd ? param[WD_CPU_VL] / (int)caps->simd : 1;
-    return param[WD_CPU_RB] * param[WD_CPU_NC] * wide <= 32;
+    return param[WD_CPU_VL] * param[WD_CPU_NC] % param[WD_CPU_RB] == 0 &&
+           param[WD_CPU_RB] * param[WD_CPU_NC] * wide <= 32;
 }
 
 size_t wd_gdn_cpu_panels(const int *param, size_t columns)

@@ -132,14 +132,22 @@ static const char *rows_refuse(const struct wd_caps *caps, const struct wd_probl
     return caps->max_group < 16 ? "it needs work-groups of 16" : NULL;
 }
 
-/* Items hold at most 16 rows of 4 floats; narrow tiles, so that one sequence of few heads still fills a device. */
+/* Wide tiles are read in long pieces, and 16 rows an item keep enough of them in flight; but one sequence of few heads
+ * needs narrow tiles and few rows an item to reach every compute unit. */
 static void rows_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    const size_t K = p->dim[DEC_K], quads = p->dim[DEC_V] / 4;
-    param[ROWS_TX] = quads >= 8 ? 8 : quads >= 4 ? 4 : quads >= 2 ? 2 : 1;
-    param[ROWS_TY] = K > 32 ? 16 : K > 8 ? 8 : 4;
-    while (param[ROWS_TX] > 1 && (size_t)(param[ROWS_TX] * param[ROWS_TY]) > caps->max_group)
-        param[ROWS_TX] /= 2;
+    const size_t K = p->dim[DEC_K], quads = p->dim[DEC_V] / 4, units = caps->compute_units;
+    size_t tx = 16;
+    while (tx > 1 && (tx > quads || (tx > 4 && heads(p) * wd_ceil_div(quads, tx) < 2 * units)))
+        tx /= 2;
+    const size_t rows = heads(p) * wd_ceil_div(quads, tx) < 4 * units ? 4 : 16;
+    size_t ty = 4;
+    while (ty < 32 && ty * rows < K)
+        ty *= 2;
+    while (tx > 1 && tx * ty > caps->max_group)
+        tx /= 2;
+    param[ROWS_TX] = (int)tx;
+    param[ROWS_TY] = (int)ty;
 }
 
 static bool rows_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)

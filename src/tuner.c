@@ -280,7 +280,7 @@ wd_status wd_tuner_run(struct wd_tuner *t, const struct wd_problem *p, const str
 
 /* ---- Keeping it ---- */
 
-/* "# 57.1 us 512.3 GB/s 1.03x model (1.01 to 1.05) tokens=256 hidden=4096 0.1.0 2026-11-30" */
+/* "# 57.1 us 512.3 GB/s 1.03x model (1.01 to 1.05) tokens=256 hidden=4096 7/7 tried 0.1.0 2026-11-30" */
 static void provenance(const struct wd_problem *p, const struct wd_tune_result *r, struct wd_text *note)
 {
     const double bytes = p->bytes, flops = p->op->flops(p);
@@ -301,7 +301,7 @@ static void provenance(const struct wd_problem *p, const struct wd_tune_result *
     for (size_t i = 0; i < p->op->num_dims; i++)
         if (p->op->dims[i].offset != WD_DERIVED && p->op->dims[i].kind != WD_DIM_FIXED && p->dim[i])
             wd_text_add(note, " %s=%zu", p->op->dims[i].name, p->dim[i]);
-    wd_text_add(note, " %s %s", wd_version(), date);
+    wd_text_add(note, " %zu/%zu tried %s %s", r->tried, r->total, wd_version(), date);
 }
 
 wd_status wd_tuner_save(const struct wd_tuner *t, const struct wd_problem *p, const struct wd_tune_result *r)

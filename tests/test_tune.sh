@@ -67,7 +67,7 @@ rm -f "$WARPDRIVE_TUNING_FILE"
 "$tool" tune fp8_quant --device cpu --shape "$shape" --budget 300 >"$scratch/log" 2>&1 </dev/null &
 parent=$!
 for _ in $(seq 600); do
-    grep -q ^timed "$journal" 2>/dev/null && break
+    [ "$(grep -c ^timed "$journal" 2>/dev/null)" -ge 2 ] 2>/dev/null && break
     sleep 0.05
 done
 kill -INT $parent

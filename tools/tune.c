@@ -189,7 +189,8 @@ static wd_status tune(struct work *w, struct wd_tuner *t)
     w->unfinished |= st || !r.ended;
     if (st || r.tried == 0)
         return st;
-    st = wd_tuner_save(t, &item->p, &r);
+    if (r.tried > 1 || r.ended) /* else nothing is known that the model does not know */
+        st = wd_tuner_save(t, &item->p, &r);
     print_row(w, &r);
     return st;
 }
