@@ -8,16 +8,15 @@
  * [B][S][D]: an item takes RUN tokens of WIDTH channels. It loads INFLIGHT tokens ahead of the arithmetic and keeps
  *   weights and the last TAIL inputs in registers.
  *
- * Parameters: LOCAL0 (local), WIDTH (16 bytes of x are best; any works), INFLIGHT, LANES (a divisor of LOCAL0), RUN (a
- * multiple of INFLIGHT).
+ * Parameters: LOCAL0 (local), WIDTH (16 bytes of x are best; any works), INFLIGHT, and SPAN, which is LANES (a divisor of
+ * LOCAL0) or RUN (a multiple of INFLIGHT).
  * Launch: work-groups for the outputs, then with a final state one item for each channel of each sequence.
  * Traffic: x once from memory in [B][D][S], 1 + TAIL / RUN times in [B][S][D]; out once. No local memory, no barrier.
  */
 #ifndef WIDTH
 #define WIDTH 4
 #define INFLIGHT 4
-#define LANES 32
-#define RUN 16
+#define SPAN 32
 #endif
 #ifndef LOCAL0
 #define LOCAL0 256
@@ -56,6 +55,7 @@ static inline void store_some(__global ELEM(T_OUT) *p, VFLOAT y, ulong valid)
 
 #if LAYOUT == 0
 
+#define LANES SPAN
 #define TEAMS (LOCAL0 / LANES)
 
 /* An item reads BACK elements before its own, in pieces of PIECE: of TAIL or more the least that loads as vectors. */
@@ -164,6 +164,8 @@ static inline void convolve(CONV_VIEWS)
 }
 
 #else
+
+#define RUN SPAN
 
 /* The TAIL inputs before token t of `valid` channels from d. */
 static inline void load_history(CONV_VIEWS, const struct sequence *s, ulong d, ulong valid, ulong t, VFLOAT history[W])

@@ -56,24 +56,10 @@
                     ST(T, (p) + c_ * (step), r_, (e)[c_ * (rows) + r_]);                                               \
     }
 
-/* One token of one channel: h holds its last TAIL inputs, which move on. */
-static inline float convolve(const float w[W], float y, float h[TAIL + 1], float input)
-{
-    y += w[TAIL] * input;
-    #pragma unroll
-    for (uint k = 0; k < TAIL; k++)
-        y += w[k] * h[k];
-    #pragma unroll
-    for (uint k = 0; k + 1 < TAIL; k++)
-        h[k] = h[k + 1];
-    if (TAIL > 0)
-        h[TAIL - 1] = input;
-    return ACTIVATE(y);
-}
-
 /* All tokens of channels d .. d + WIDTH - 1 of sequence b with state s. Loads come first, none behind a condition. */
-static inline __attribute__((always_inline)) void update(VIEW_IN(T_X, x), VIEW_IN(T_WEIGHT, weight), VIEW_IN(T_BIAS, bias), VIEW_OUT(T_STATE, state),
-                          VIEW_OUT(T_OUT, out), ulong T, ulong b, ulong s, ulong d, ulong valid, bool wide)
+static inline __attribute__((always_inline)) void
+update(VIEW_IN(T_X, x), VIEW_IN(T_WEIGHT, weight), VIEW_IN(T_BIAS, bias), VIEW_OUT(T_STATE, state),
+       VIEW_OUT(T_OUT, out), ulong T, ulong b, ulong s, ulong d, ulong valid, bool wide)
 {
     __global ELEM(T_STATE) *home = ROW2(state, s, d);
     float w[W * WIDTH], start[WIDTH], h[TAIL * WIDTH + 1], v[WIDTH];
@@ -89,7 +75,7 @@ static inline __attribute__((always_inline)) void update(VIEW_IN(T_X, x), VIEW_I
     for (ulong t = 0;;) {
         #pragma unroll
         for (uint c = 0; c < WIDTH; c++)
-            v[c] = convolve(w + c * W, start[c], h + c * TAIL, v[c]);
+            v[c] = convolve_next(w + c * W, start[c], h + c * TAIL, v[c]);
         STORE_CHANNELS(T_OUT, ROW2(out, b, t) + d, v, 1, 1)
         if (++t >= T)
             break;

@@ -71,6 +71,16 @@
         x_ = pair.x, y_ = pair.y;                                                                                      \
     } while (0)
 
+#if WK > 1
+#define FOR_LINES MMA_UNROLL
+#define FOR_TOKENS MMA_UNROLL
+#else
+#define FOR_LINES MMA_UNROLL /* they come from registers, which a loop does not index */
+#define FOR_TOKENS MMA_UNROLL
+#endif
+
+#define RAW_U CAT(mma_raw2_, T_U)
+
 /* Token of own float4 n, from the warp's first: of .x and .z; .y and .w are 4 * MMA_CHUNK later. */
 #define TOKEN(n) ((n) / MMA_CHUNK * MMA_LINE + (n) % MMA_CHUNK)
 
@@ -102,32 +112,10 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
     __global const ELEM(T_K) *next_k = ROW3(k, b, seq.begin, hk);
     __global const ELEM(T_U) *next_u = ROW3(u, b, seq.begin, hv) + (there ? column : 0);
     __global const float *next_g = ROW2(g, b, seq.begin) + hv;
-    float4 u_of[SHARE]; /* u^T of the warp's tokens */
-
-/* Starts to read a chunk of `rows` tokens; u of rows past the end meets zeros in k. */
-#define FETCH(to, rows)                                                                                                \
-    do {                                                                                                               \
-        mma_copy_rows(tiles[to][0], K_LINES, K_LINES, CHUNK, next_w, w_at.z, rows, K, ITEMS);                            \
-        mma_copy_rows(tiles[to][1], K_LINES, K_LINES, CHUNK, next_k, k_at.z, rows, K, ITEMS);                            \
-        for (uint i_ = id; i_ < CHUNK; i_ += ITEMS)                                                                    \
-            mma_copy_word(&gates[to][i_], next_g + min(i_, (rows)-1) * g_at.z);                                        \
-        mma_commit();                                                                                                  \
-        MMA_UNROLL                                                                                                     \
-        for (uint n = 0; n < SHARE; n++) {                                                                             \
-            const uint low = min(token + TOKEN(n), (rows)-1), high = min(token + TOKEN(n) + 4 * MMA_CHUNK, (rows)-1);  \
-            u_of[n].xz = CAT(mma_load2_, T_U)(next_u + low * u_at.z);                                                  \
-            u_of[n].yw = CAT(mma_load2_, T_U)(next_u + high * u_at.z);                                                 \
-        }                                                                                                              \
-        next_w += CHUNK * w_at.z;                                                                                      \
-        next_k += CHUNK * k_at.z;                                                                                      \
-        next_u += CHUNK * u_at.z;                                                                                      \
-        next_g += CHUNK * g_at.z;                                                                                      \
-    } while (0)
+    RAW_U u_low[SHARE], u_high[SHARE]; /* u^T of the warp's tokens */
 
     const uint chunks = (uint)((seq.end - seq.begin + CHUNK - 1) / CHUNK);
     const uint last_rows = (uint)(seq.end - seq.begin) - (chunks - 1) * CHUNK;
-    if (chunks > 0)
-        FETCH(0, chunks > 1 ? CHUNK : last_rows);
 
     float4 state[OWN][MMA_CHUNK] = {{0}};
     const size_t first = (size_t)place * V + (there ? column : 0);
@@ -137,82 +125,107 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
     __global ELEM(T_H) *h_now = ROW3(h, b, seq.first_chunk, hv) + first;
     __global ELEM(T_V_NEW) *v_now = ROW3(v_new, b, seq.begin + token, hv) + (there ? column : 0);
 
+    /* Round c fetches chunk c and computes chunk c - 1. */
     MMA_LOOP
-    for (uint c = 0; c < chunks; c++) {
-        const uint now = c % 2, rows = c + 1 < chunks ? CHUNK : last_rows;
-        FOR_STATE(STORE_H, h_now)
-        h_now += h_at.z;
-#if WK > 1
-        MMA_UNROLL
-        for (uint l = 0; l < OWN; l++) {
+    for (uint c = 0; chunks > 0 && c <= chunks; c++) {
+        const uint now = c % 2 ^ 1, rows = c < chunks ? CHUNK : last_rows; /* where chunk c - 1 is, and its tokens */
+        float4 sum[SHARE]; /* w @ h - u, transposed */
+        if (c > 0) {
+            FOR_STATE(STORE_H, h_now)
+            h_now += h_at.z;
             MMA_UNROLL
-            for (uint i = 0; i < 4; i++)
-                left_h[wv][wk * OWN + l][i][lane] = mma_quad(state[l], i);
-        }
+            for (uint n = 0; n < SHARE; n++)
+                sum[n] = -(float4)(CAT(mma_unraw2_, T_U)(u_low[n]), CAT(mma_unraw2_, T_U)(u_high[n])).xzyw;
+#if WK > 1
+            MMA_UNROLL
+            for (uint l = 0; l < OWN; l++) {
+                MMA_UNROLL
+                for (uint i = 0; i < 4; i++)
+                    left_h[wv][wk * OWN + l][i][lane] = mma_quad(state[l], i);
+            }
 #endif
-        float4 sum[2][SHARE]; /* w @ h - u, transposed */
-        MMA_UNROLL
-        for (uint n = 0; n < SHARE; n++)
-            sum[0][n] = -u_of[n], sum[1][n] = 0;
+        }
         MMA_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE); /* this chunk and left_h are there, and no one reads the last chunk any more */
-        if (c + 1 < chunks)
-            FETCH(now ^ 1, c + 2 < chunks ? CHUNK : last_rows);
+        barrier(CLK_LOCAL_MEM_FENCE); /* chunk c - 1 and left_h are there, and no one reads chunk c - 2 any more */
+        if (c < chunks) {
+            const uint next_rows = c + 1 < chunks ? CHUNK : last_rows;
+            mma_copy_rows(tiles[now ^ 1][0], K_LINES, K_LINES, CHUNK, next_w, w_at.z, next_rows, K, ITEMS);
+            mma_copy_rows(tiles[now ^ 1][1], K_LINES, K_LINES, CHUNK, next_k, k_at.z, next_rows, K, ITEMS);
+            for (uint i = id; i < CHUNK; i += ITEMS)
+                mma_copy_word(&gates[now ^ 1][i], next_g + min(i, next_rows - 1) * g_at.z);
+            mma_commit();
+            MMA_UNROLL
+            for (uint n = 0; n < SHARE; n++) { /* u of rows past the end meets zeros in k */
+                const uint low = min(token + TOKEN(n), next_rows - 1);
+                const uint high = min(token + TOKEN(n) + 4 * MMA_CHUNK, next_rows - 1);
+                u_low[n] = *(__global const RAW_U *)(next_u + low * u_at.z);
+                u_high[n] = *(__global const RAW_U *)(next_u + high * u_at.z);
+            }
+            next_w += CHUNK * w_at.z;
+            next_k += CHUNK * k_at.z;
+            next_u += CHUNK * u_at.z;
+            next_g += CHUNK * g_at.z;
+        }
+        if (c == 0)
+            continue;
 
-        struct mma_a a[TOKENS][4];
-        MMA_UNROLL
+        FOR_LINES
         for (uint l = 0; l < K_LINES; l++) {
+            struct mma_a a[4];
 #if WK > 1
             MMA_UNROLL
             for (uint i = 0; i < 4; i++)
-                a[0][i] = mma_make_a(m, left_h[wv][l][i][lane]);
+                a[i] = mma_make_a(m, left_h[wv][l][i][lane]);
 #else
-            mma_operand(m, a[0], state[l]);
+            mma_operand(m, a, state[l]);
 #endif
             MMA_UNROLL
             for (uint n = 0; n < SHARE; n += MMA_CHUNK)
-                mma_nk(m, sum[l % 2] + n, SHARE < MMA_CHUNK ? SHARE : MMA_CHUNK, a[0], tiles[now][0], K_LINES, tile + TOKEN(n), l);
+                mma_nk(m, sum + n, SHARE < MMA_CHUNK ? SHARE : MMA_CHUNK, a, tiles[now][0], K_LINES, tile + TOKEN(n), l);
         }
 
         const float last = gates[now][rows - 1];
         MMA_UNROLL
         for (uint n = 0; n < SHARE; n++) {
             const uint low = token + TOKEN(n), high = low + 4 * MMA_CHUNK;
-            sum[0][n] += sum[1][n];
             if (there && low < rows)
-                CAT(mma_store2_, T_V_NEW)(v_now + TOKEN(n) * v_new_at.z, -sum[0][n].x, -sum[0][n].z);
+                CAT(mma_store2_, T_V_NEW)(v_now + TOKEN(n) * v_new_at.z, -sum[n].x, -sum[n].z);
             if (there && high < rows)
-                CAT(mma_store2_, T_V_NEW)(v_now + (TOKEN(n) + 4 * MMA_CHUNK) * v_new_at.z, -sum[0][n].y, -sum[0][n].w);
+                CAT(mma_store2_, T_V_NEW)(v_now + (TOKEN(n) + 4 * MMA_CHUNK) * v_new_at.z, -sum[n].y, -sum[n].w);
             const float2 f = -(float2)(mma_exp(last - gates[now][low]), mma_exp(last - gates[now][high]));
-            sum[0][n] *= f.xyxy;
+            sum[n] *= f.xyxy;
         }
         v_now += CHUNK * v_new_at.z;
-#if WK > 1
-        MMA_UNROLL
-        for (uint n = 0; n < SHARE; n += HALF) {
-            __local uint4 *left = &left_v[wv][0][0][lane] + (wk * SHARE + n) / MMA_CHUNK * 4 * MMA_WARP +
-                                  (wk * SHARE + n) / HALF % 2 * MMA_WARP;
-            left[0] = mma_quad(sum[0] + n, 0);
-            left[2 * MMA_WARP] = mma_quad(sum[0] + n, 2);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE); /* left_v is there, and no one reads left_h any more */
-        MMA_UNROLL
-        for (uint i = 0; i < 4 * TOKENS; i++)
-            a[i / 4][i % 4] = mma_make_a(m, left_v[wv][i / 4][i % 4][lane]);
-#else
-        MMA_UNROLL
-        for (uint i = 0; i < TOKENS; i++)
-            mma_operand(m, a[i], sum[0] + i * MMA_CHUNK);
-#endif
         const float decay = mma_exp(last);
         MMA_UNROLL
         for (uint l = 0; l < OWN; l++) {
             MMA_UNROLL
             for (uint j = 0; j < MMA_CHUNK; j++)
                 state[l][j] *= decay;
+        }
+#if WK > 1
+        MMA_UNROLL
+        for (uint n = 0; n < SHARE; n += HALF) {
+            __local uint4 *left = &left_v[wv][0][0][lane] + (wk * SHARE + n) / MMA_CHUNK * 4 * MMA_WARP +
+                                  (wk * SHARE + n) / HALF % 2 * MMA_WARP;
+            left[0] = mma_quad(sum + n, 0);
+            left[2 * MMA_WARP] = mma_quad(sum + n, 2);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* left_v is there, and no one reads left_h any more */
+#endif
+        FOR_TOKENS
+        for (uint i = 0; i < TOKENS; i++) {
+            struct mma_a a[4];
+#if WK > 1
             MMA_UNROLL
-            for (uint i = 0; i < TOKENS; i++)
-                mma_kn(m, state[l], a[i], tiles[now][1], K_LINES, i * MMA_LINE, wk * OWN + l);
+            for (uint j = 0; j < 4; j++)
+                a[j] = mma_make_a(m, left_v[wv][i][j][lane]);
+#else
+            mma_operand(m, a, sum + i * MMA_CHUNK);
+#endif
+            MMA_UNROLL
+            for (uint l = 0; l < OWN; l++)
+                mma_kn(m, state[l], a, tiles[now][1], K_LINES, i * MMA_LINE, wk * OWN + l);
         }
     }
 #if HAS_FINAL_STATE

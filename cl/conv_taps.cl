@@ -31,6 +31,21 @@
 #define ACTIVATE(y) (y)
 #endif
 
+/* One token of one channel: h holds its last TAIL inputs, which move on. */
+static inline float convolve_next(const float w[W], float bias, float h[TAIL + 1], float input)
+{
+    float y = bias + w[TAIL] * input;
+    #pragma unroll
+    for (uint k = 0; k < TAIL; k++)
+        y += w[k] * h[k];
+    #pragma unroll
+    for (uint k = 0; k + 1 < TAIL; k++)
+        h[k] = h[k + 1];
+    if (TAIL > 0)
+        h[TAIL - 1] = input;
+    return ACTIVATE(y);
+}
+
 /* Which state sequence b of causal_conv1d_update uses, or -1: it is skipped. */
 #if HAS_SLOT
 #define STATE_OF(b) state_in(LD(i32, ROW1(slot, 0), b), slots)

@@ -162,30 +162,52 @@ static inline VFLOAT clamp_all(VFLOAT q)
     return q < -LIMIT ? (VFLOAT)(-LIMIT) : q;
 }
 
+/* An item's part of a group with the largest |x| `most` to `home`. Returns the scale. */
+static inline float quantise(__global ELEM(T_Q) *home, const VFLOAT v[PER], uint most, float eps)
+{
+#if EXACT_FMA
+    if (group_is_tame(max(most, as_uint(eps)))) {
+        const float s = tame_scale(most, eps), r = reciprocal(s);
+        #pragma unroll
+        for (uint k = 0; k < PER; k++) {
+            VFLOAT q = quotient_by(v[k], s, r);
+            if (CAT(HOLDS_TINY_, T_Q)(v[k]))
+                q = v[k] / s;
+            STA(T_Q, WIDTH, home + k * LANES * WIDTH, CAT(CLAMPS_, T_Q)(q));
+        }
+        return s;
+    }
+#endif
+    const float s = group_scale(most, eps);
+    #pragma unroll
+    for (uint k = 0; k < PER; k++)
+        STA(T_Q, WIDTH, home + k * LANES * WIDTH, CAT(CLAMPS_, T_Q)(v[k] / s));
+    return s;
+}
+
+/* Group j of a token; of packed rows, which are one long row, all groups are those of token 0. */
+struct place {
+    ulong token, j;
+};
+
 __kernel GROUP_SIZE(LOCAL0) void
 fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ulong groups, const ulong tokens4,
               const float eps)
 {
-    /* Packed rows are one long row: no division. */
     const bool flat = S_LAYOUT == 0 && x_at.y == groups * GROUP && q_at.y == groups * GROUP && s_at.y == groups;
-    const ulong rows = flat ? 1 : tokens, width = flat ? tokens * groups : groups;
-    const ulong first = get_group_id(0) * (TEAMS * INFLIGHT) + get_local_id(0) / LANES;
+    const ulong first = get_group_id(0) * (TEAMS * INFLIGHT) + get_local_id(0) / LANES, all = tokens * groups;
     const uint lane = get_local_id(0) % LANES;
     VFLOAT v[INFLIGHT][PER];
     uint most[INFLIGHT];
-    ulong token[INFLIGHT], j[INFLIGHT];
+    struct place at[INFLIGHT];
 
+    /* A group past the end reads the first one instead. */
     #pragma unroll
     for (uint u = 0; u < INFLIGHT; u++) {
-        token[u] = u ? token[u - 1] : flat ? 0 : divide(first, width);
-        j[u] = u ? j[u - 1] + TEAMS : first - token[u] * width;
-        for (; !flat && j[u] >= width; j[u] -= width)
-            token[u]++;
-        if (flat && j[u] >= width)
-            token[u] = 1;
-        /* What lies past the end reads the first group instead. */
-        __global const ELEM(T_X) *home =
-            (token[u] < rows ? ROW1(x, token[u]) + j[u] * GROUP : ROW1(x, 0)) + lane * WIDTH;
+        const ulong index = first + u * TEAMS < all ? first + u * TEAMS : 0;
+        at[u].token = flat ? 0 : divide(index, groups);
+        at[u].j = index - at[u].token * groups;
+        __global const ELEM(T_X) *home = ROW1(x, at[u].token) + at[u].j * GROUP + lane * WIDTH;
         #pragma unroll
         for (uint k = 0; k < PER; k++)
             v[u][k] = LDA(T_X, WIDTH, home + k * LANES * WIDTH);
@@ -203,30 +225,11 @@ fp8_quant_gpu(IN(T_X, x), OUT(T_Q, q), OUT(T_S, s), const ulong tokens, const ul
 #endif
     #pragma unroll
     for (uint u = 0; u < INFLIGHT; u++) {
-        if (token[u] >= rows)
-            continue;
-        __global ELEM(T_Q) *home = ROW1(q, token[u]) + j[u] * GROUP + lane * WIDTH;
-        float scale;
-#if EXACT_FMA
-        if (group_is_tame(max(most[u], as_uint(eps)))) {
-            scale = tame_scale(most[u], eps);
-            const float r = reciprocal(scale);
-            #pragma unroll
-            for (uint k = 0; k < PER; k++) {
-                VFLOAT y = quotient_by(v[u][k], scale, r);
-                if (CAT(HOLDS_TINY_, T_Q)(v[u][k]))
-                    y = v[u][k] / scale;
-                STA(T_Q, WIDTH, home + k * LANES * WIDTH, CAT(CLAMPS_, T_Q)(y));
-            }
-        } else
-#endif
-        {
-            scale = group_scale(most[u], eps);
-            #pragma unroll
-            for (uint k = 0; k < PER; k++)
-                STA(T_Q, WIDTH, home + k * LANES * WIDTH, CAT(CLAMPS_, T_Q)(v[u][k] / scale));
-        }
+        if (first + u * TEAMS >= all)
+            break;
+        const float scale =
+            quantise(ROW1(q, at[u].token) + at[u].j * GROUP + lane * WIDTH, v[u], most[u], eps);
         if (lane == 0)
-            store_scale(s, s_at, token[u], j[u], tokens, tokens4, scale);
+            store_scale(s, s_at, at[u].token, at[u].j, tokens, tokens4, scale);
     }
 }

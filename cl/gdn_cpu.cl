@@ -32,17 +32,43 @@ struct run {
 
 /* ---- Rows of q and k ---- */
 
+/* Every other element of two vectors. One shuffle where the compiler lets say so: the language's own way takes three,
+ * with undefined lanes that Oclgrind stumbles over. */
+#if __has_builtin(__builtin_shufflevector) && VL == 16
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#elif __has_builtin(__builtin_shufflevector) && VL == 8
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#elif __has_builtin(__builtin_shufflevector)
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#else
+#define EVEN(a, b) ((VFLOAT)((a).even, (b).even))
+#define ODD(a, b) ((VFLOAT)((a).odd, (b).odd))
+#endif
+
+#if VL == 16
+#define VHALF float8
+#elif VL == 8
+#define VHALF float4
+#else
+#define VHALF float2
+#endif
+
 /* Rows become columns. */
 static inline void transpose(VFLOAT m[VL])
 {
-    VFLOAT t[VL];
+    VHALF t[VL][2];
     UNROLL for (uint step = 1; step < VL; step *= 2) {
         UNROLL for (uint r = 0; r < VL / 2; r++) {
-            t[r] = (VFLOAT)(m[2 * r].even, m[2 * r + 1].even);
-            t[VL / 2 + r] = (VFLOAT)(m[2 * r].odd, m[2 * r + 1].odd);
+            t[r][0] = m[2 * r].even;
+            t[r][1] = m[2 * r + 1].even;
+            t[VL / 2 + r][0] = m[2 * r].odd;
+            t[VL / 2 + r][1] = m[2 * r + 1].odd;
         }
         UNROLL for (uint r = 0; r < VL; r++)
-            m[r] = t[r];
+            m[r] = CAT(vload, VL)(0, (const float *)t[r]);
     }
 }
 

@@ -2,7 +2,7 @@
 /*
  * gdn_decode, form for GPUs: a work-group owns 4 * TX columns of a state, in registers.
  *
- * What is computed and the layout: gdn_decode.cl. Item (x, y) holds columns 4x .. 4x + 3 of the ROWS rows from y * ROWS.
+ * What is computed and the layout: gdn_decode.cl. Item (x, y) holds columns 4x .. 4x + 3 of ROWS rows from y * ROWS on.
  * Since (S^T q) after the update is exp(g) S^T q + (k . q) delta, one reduction over y serves both products, and the
  * state is read once and written once however many tokens there are. All that the first token needs is loaded before
  * the reduction. It goes through the warp where items can exchange values, and then through local memory.
@@ -92,8 +92,14 @@ static inline struct products products_sum(__local float4 (*home)[2][TX + 1], ui
 }
 
 /* ROWS elements from row `first` of q or k; those past K are 0. */
-#if K % TY == 0 && VEC >= ROWS && ROWS >= 2
-#define WIDTH ROWS
+#if ROWS == 16
+#define WIDTH 16
+#elif ROWS == 8
+#define WIDTH 8
+#else
+#define WIDTH 4
+#endif
+#if K % TY == 0 && VEC >= ROWS && ROWS == WIDTH
 #include "lanes.cl"
 #define LOAD_ROWS(T, e, p, first)                                                                                      \
     {                                                                                                                  \

@@ -146,7 +146,7 @@ MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, 
     if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % (4 * step) == 0) {
         __local uint4 *dst = tile + r0 / MMA_CHUNK * MMA_PITCH(lines) + r0 % MMA_CHUNK * lines * 8 + chunk;
         const uint next = step / MMA_CHUNK * MMA_PITCH(lines);
-        MMA_LOOP /* short loops fit the instruction cache */
+        MMA_UNROLL
         for (uint r = r0; r < all; r += 4 * step, dst += 4 * next) {
             MMA_UNROLL
             for (uint i = 0; i < 4; i++, src += stride)
@@ -197,7 +197,13 @@ MMA_FN uint mma_pack_bf16(float a, float b)
 MMA_FN float2 mma_unpack_f16(uint x) { return vload_half2(0, (__private const half *)&x); }
 MMA_FN float2 mma_unpack_bf16(uint x) { return (float2)(as_float(x << 16), as_float(x & 0xffff0000u)); }
 
-/* Two neighbours. */
+/* Two neighbours; raw: as they lie in memory, so that a load need not be waited for before they are used. */
+typedef float2 mma_raw2_f32;
+typedef uint mma_raw2_f16;
+typedef uint mma_raw2_bf16;
+MMA_FN float2 mma_unraw2_f32(float2 x) { return x; }
+MMA_FN float2 mma_unraw2_f16(uint x) { return mma_unpack_f16(x); }
+MMA_FN float2 mma_unraw2_bf16(uint x) { return mma_unpack_bf16(x); }
 MMA_FN float2 mma_load2_f32(__global const float *p) { return *(__global const float2 *)p; }
 MMA_FN float2 mma_load2_f16(__global const half *p) { return mma_unpack_f16(*(__global const uint *)p); }
 MMA_FN float2 mma_load2_bf16(__global const ushort *p) { return mma_unpack_bf16(*(__global const uint *)p); }

@@ -113,17 +113,52 @@ void recompute_w_u_mma(IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32
     const uint groups = (uint)get_num_groups(0), end = 2 * (uint)(B * NT * HV);
 
     struct step now = {0, 0, 0, 0, 0}, next = now;
-    float scale = 0, gate = 0; /* of row `id` of the next step */
     step_on(&next, (uint)get_group_id(0), cu_seqlens + cu_seqlens_at.x, B, T, H, HV, N, NT);
+    float scale = 0, gate = 0; /* of row `id` of the step that was fetched last */
 
-    /* Round n fetches step n of the group and computes step n - 1. */
+    /* Each round fetches the next step and computes the one before it. */
     MMA_LOOP
-    for (uint n = 0, left = (end - (uint)get_group_id(0) + groups - 1) / groups; n <= left; n++) {
+    for (uint n = 0; n == 0 || now.c < (uint)(B * NT); n++) {
         if (id < CHUNK)
             scales[n % 2][id] = scale * mma_exp(gate);
         MMA_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE); /* step n - 1 is there, and no one reads step n - 2 any more */
+        barrier(CLK_LOCAL_MEM_FENCE); /* what to compute is there, and no one reads what was there before it */
+        if (next.rows > 0) {
+            __local uint4 *to = stages[n % 2];
+            const ulong hv = next.r / 2, b = next.b, t = next.t;
+            fetch_A(to + TILE_SIZE, ROW3(A, b, t, hv), A_at.z, next.rows);
+            if (next.r % 2)
+                mma_copy_rows(to, LINES, MMA_LINES(K), CHUNK, ROW3(k, b, t, (uint)hv / ((uint)HV / (uint)H)), k_at.z,
+                              next.rows, K, ITEMS);
+            else
+                mma_copy_rows(to, LINES, MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V, ITEMS);
+            mma_commit();
+            scale = id < next.rows ? ROW2(beta, b, t + id)[hv] : 0;
+            gate = next.r % 2 && id < next.rows ? ROW2(g, b, t + id)[hv] : 0;
+        }
+        if (now.rows > 0) {
+            __local const uint4 *tile = stages[n % 2 ^ 1];
+            __global ELEM(T_W) *out_w = ROW3(w, now.b, now.t + i, now.r / 2);
+            __global ELEM(T_U) *out_u = ROW3(u, now.b, now.t + i, now.r / 2);
+            struct mma_a a[DEPTH][4];
+            MMA_UNROLL
+            for (uint d = 0; d < DEPTH; d++)
+                scaled_A(m, a[d], tile + TILE_SIZE, i, d, scales[n % 2], now.rows);
+            MMA_LOOP
+            for (uint line = 0; line < (now.r % 2 ? MMA_LINES(K) : MMA_LINES(V)); line++) {
+                float4 c[MMA_CHUNK] = {0};
+                MMA_UNROLL
+                for (uint d = 0; d < DEPTH; d++) {
+                    if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))
+                        mma_kn(m, c, a[d], tile, LINES, d * MMA_LINE, line);
+                }
+                if (now.r % 2)
+                    STORE(T_W, out_w, w_at.z, K);
+                else
+                    STORE(T_U, out_u, u_at.z, V);
+            }
+        }
         now = next;
-        ...
+        step_on(&next, groups, cu_seqlens + cu_seqlens_at.x, B, T, H, HV, N, NT);
     }
 }

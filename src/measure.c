@@ -53,10 +53,10 @@ static size_t item_bytes(const struct wd_meter *m)
 }
 
 /* Enqueues fill, copy or fma: (scratch, count, number). */
-static wd_status enqueue(struct wd_meter *m, struct wd_kernel *k, cl_ulong count, cl_float number)
+static wd_status enqueue(struct wd_meter *m, struct wd_kernel *k, size_t groups, cl_ulong count, cl_float number)
 {
-    const size_t groups = fill_groups(m);
     const size_t local = local_size(m, k), global = groups * local;
+    const bool unsaved = wd_kernel_unsaved(k); /* later launches go without an event, which costs 2 us on NVIDIA */
     cl_event event = NULL;
     pthread_mutex_lock(&k->lock);
     cl_int err = clSetKernelArg(k->kernel, 0, sizeof m->scratch, &m->scratch);
@@ -65,18 +65,20 @@ static wd_status enqueue(struct wd_meter *m, struct wd_kernel *k, cl_ulong count
     if (!err)
         err = clSetKernelArg(k->kernel, 2, sizeof number, &number);
     if (!err)
-        err = clEnqueueNDRangeKernel(m->queue, k->kernel, 1, NULL, &global, &local, 0, NULL, &event);
+        err = clEnqueueNDRangeKernel(m->queue, k->kernel, 1, NULL, &global, &local, 0, NULL, unsaved ? &event : NULL);
     pthread_mutex_unlock(&k->lock);
     if (err)
         return wd_fail_cl(err, "measure", "clEnqueueNDRangeKernel");
-    wd_kernel_launched(&m->ctx->programs, k, event);
-    clReleaseEvent(event);
+    if (unsaved) {
+        wd_kernel_launched(&m->ctx->programs, k, event);
+        clReleaseEvent(event);
+    }
     return WD_OK;
 }
 
 wd_status wd_meter_flush(struct wd_meter *m)
 {
-    return enqueue(m, m->fill, m->scratch_bytes / item_bytes(m), 1.0f);
+    return enqueue(m, m->fill, fill_groups(m), m->scratch_bytes / item_bytes(m), 1.0f);
 }
 
 wd_status wd_meter_init(struct wd_meter *m, struct wd_context *ctx, cl_command_queue queue)
@@ -171,7 +173,8 @@ wd_status wd_meter_time(struct wd_meter *m, wd_work_fn work, void *user, double 
 static wd_status work_copy(void *user)
 {
     struct wd_meter *m = user;
-    return enqueue(m, m->copy, m->scratch_bytes / 2 / item_bytes(m), 0.0f);
+    const size_t elements = m->scratch_bytes / 2 / item_bytes(m), local = local_size(m, m->copy);
+    return enqueue(m, m->copy, m->ctx->caps.cpu ? fill_groups(m) : (elements + local - 1) / local, elements, 0.0f);
 }
 
 enum { FMA_STEPS = 4096 };
@@ -179,7 +182,7 @@ enum { FMA_STEPS = 4096 };
 static wd_status work_fma(void *user)
 {
     struct wd_meter *m = user;
-    return enqueue(m, m->fma, FMA_STEPS, 0.5f);
+    return enqueue(m, m->fma, fill_groups(m), FMA_STEPS, 0.5f);
 }
 
 wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_per_s)

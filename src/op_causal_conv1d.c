@@ -136,13 +136,13 @@ static const struct wd_variant cpu = {
 
 /* ---- gpu: an item some vectors of tokens, or some tokens of a vector of channels ---- */
 
-enum { GPU_LOCAL, GPU_WIDTH, GPU_INFLIGHT, GPU_LANES, GPU_RUN };
+enum { GPU_LOCAL, GPU_WIDTH, GPU_INFLIGHT, GPU_SPAN };
 static const struct wd_param gpu_params[] = {
     [GPU_LOCAL] = {"local", wd_stream_local_values},
     [GPU_WIDTH] = {"width", wd_stream_width_values},
     [GPU_INFLIGHT] = {"inflight", wd_stream_inflight_values},
-    [GPU_LANES] = {"lanes", (const int[]){1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 0}}, /* [B][D][S] */
-    [GPU_RUN] = {"run", (const int[]){1, 2, 4, 8, 16, 32, 64, 128, 0}},                     /* [B][S][D] */
+    /* [B][D][S]: the items of a team; [B][S][D]: the tokens of a run. */
+    [GPU_SPAN] = {"span", (const int[]){1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 0}},
     {NULL, NULL},
 };
 
@@ -155,55 +155,51 @@ static size_t elements_held(const struct wd_problem *p, const int *param)
 
 enum { MAX_HELD = 128 };
 
-/* What a layout does not use has one value only. */
 static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     (void)caps;
-    if (elements_held(p, param) > MAX_HELD)
-        return false;
-    return is_bsd(p) ? param[GPU_RUN] % param[GPU_INFLIGHT] == 0 && param[GPU_LANES] == 1
-                     : param[GPU_LOCAL] % param[GPU_LANES] == 0 && param[GPU_RUN] == 1;
+    return elements_held(p, param) <= MAX_HELD &&
+           (is_bsd(p) ? param[GPU_SPAN] % param[GPU_INFLIGHT] : param[GPU_LOCAL] % param[GPU_SPAN]) == 0;
 }
 
 /* Vectors of a row that a team takes, whether they exist or not. */
 static size_t segment(const int *param)
 {
-    return (size_t)(param[GPU_LANES] * param[GPU_INFLIGHT]);
+    return (size_t)(param[GPU_SPAN] * param[GPU_INFLIGHT]);
 }
 
-/* Two vectors an item; as many items a team as leave at most an eighth of its last segment without work, but two
- * sectors of memory side by side. */
+/* Two vectors an item, or four where an activation is to be hidden as well; as many items a team as leave at most an
+ * eighth of its last segment without work, but 128 bytes side by side. */
 static void model_bds(const struct wd_problem *p, int *param)
 {
     const size_t vectors = wd_ceil_div(p->dim[CONV_S], (size_t)param[GPU_WIDTH]);
-    param[GPU_RUN] = 1;
-    param[GPU_INFLIGHT] = 2;
+    param[GPU_INFLIGHT] = p->choice[CONV_act] ? 4 : 2;
     while (param[GPU_INFLIGHT] > 1 &&
            ((size_t)(32 * param[GPU_INFLIGHT]) > vectors || elements_held(p, param) > MAX_HELD / 2))
         param[GPU_INFLIGHT] /= 2;
-    param[GPU_LANES] = param[GPU_LOCAL];
-    while (param[GPU_LANES] > 8 &&
+    param[GPU_SPAN] = param[GPU_LOCAL];
+    while (param[GPU_SPAN] > 8 &&
            wd_ceil_div(vectors, segment(param)) * segment(param) - vectors > vectors / 8)
-        param[GPU_LANES] /= 2;
+        param[GPU_SPAN] /= 2;
 }
 
-/* A run of 16 tokens reads W - 1 again from the cache. */
+/* Four channels an item, since it holds 2 W vectors. A run of 32 tokens reads W - 1 again from the cache. */
 static void model_bsd(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     const size_t vectors = p->dim[CONV_B] * p->dim[CONV_D] * p->dim[CONV_S] / (size_t)wd_stream_width(WD_F32);
-    param[GPU_LANES] = 1;
     param[GPU_INFLIGHT] = 4;
-    param[GPU_RUN] = 2 * wd_stream_inflight(caps, vectors / 2, 8);
-    while (param[GPU_RUN] < param[GPU_INFLIGHT])
-        param[GPU_RUN] *= 2;
+    param[GPU_WIDTH] = wd_stream_width(WD_F32);
+    param[GPU_SPAN] = 2 * wd_stream_inflight(caps, vectors / 2, 16);
+    while (param[GPU_SPAN] < param[GPU_INFLIGHT])
+        param[GPU_SPAN] *= 2;
     while (param[GPU_INFLIGHT] > 1 && elements_held(p, param) > MAX_HELD / 2)
         param[GPU_INFLIGHT] /= 2;
 }
 
-/* 16-byte loads. */
+/* 16-byte loads along a row. */
 static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    param[GPU_LOCAL] = wd_stream_local(caps, is_bsd(p) ? 256 : 128);
+    param[GPU_LOCAL] = wd_stream_local(caps, 128);
     param[GPU_WIDTH] = wd_stream_width(p->tensor[CONV_x].dtype);
     if (is_bsd(p))
         model_bsd(caps, p, param);
@@ -219,9 +215,9 @@ static void gpu_grid(const struct wd_caps *caps, const struct wd_problem *p, con
     const size_t local = (size_t)param[GPU_LOCAL], width = (size_t)param[GPU_WIDTH];
     const size_t B = p->dim[CONV_B], D = p->dim[CONV_D], S = p->dim[CONV_S];
     const size_t teams = B * D * wd_ceil_div(wd_ceil_div(S, width), segment(param));
-    const size_t items = B * wd_ceil_div(S, (size_t)param[GPU_RUN]) * wd_ceil_div(D, width);
+    const size_t items = B * wd_ceil_div(S, (size_t)param[GPU_SPAN]) * wd_ceil_div(D, width);
     const size_t outputs =
-        is_bsd(p) ? wd_ceil_div(items, local) : wd_ceil_div(teams, local / (size_t)param[GPU_LANES]);
+        is_bsd(p) ? wd_ceil_div(items, local) : wd_ceil_div(teams, local / (size_t)param[GPU_SPAN]);
     const size_t states = p->tensor[CONV_final_state].present ? wd_ceil_div(p->dim[CONV_SEQ] * D, local) : 0;
     wd_stream_grid(g, local, outputs + states);
 }

@@ -140,25 +140,26 @@ static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, co
            (size_t)(param[GPU_LOCAL] * param[GPU_INFLIGHT]) * sizeof(cl_uint) <= caps->local_bytes;
 }
 
-/* 16-byte loads, as many lanes as a warp has or the group needs, and about 16 elements of an item in flight. */
+enum { MOVED = 96 }; /* bytes in and out that pay for what an item does once a group: its place, the scale */
+
+/* Accesses of 16 bytes on the wider side. Teams of a warp at most, unless groups are too large for registers then. */
 static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    param[GPU_WIDTH] = wd_stream_width(p->tensor[FP8_x].dtype);
+    const size_t x_bytes = wd_dtype_size(p->tensor[FP8_x].dtype), q_bytes = wd_dtype_size(p->tensor[FP8_q].dtype);
+    param[GPU_WIDTH] = (int)(16 / (x_bytes > q_bytes ? x_bytes : q_bytes));
     while (param[GPU_WIDTH] > 2 && p->dim[FP8_GROUP] % (size_t)param[GPU_WIDTH])
         param[GPU_WIDTH] /= 2;
-    param[GPU_LOCAL] = wd_stream_local(caps, 256);
+    param[GPU_LOCAL] = wd_stream_local(caps, 128);
     param[GPU_LANES] = 1;
     param[GPU_INFLIGHT] = 1;
     for (int lanes = 2; lanes <= wd_stream_local(caps, 1024); lanes *= 2) {
         const size_t held = vectors_held(p, param) * (size_t)param[GPU_WIDTH];
-        if (p->dim[FP8_GROUP] % (size_t)(lanes * param[GPU_WIDTH]) == 0 && (lanes <= 32 || held > 32))
+        if (p->dim[FP8_GROUP] % (size_t)(lanes * param[GPU_WIDTH]) == 0 &&
+            (lanes <= 32 ? held * (x_bytes + q_bytes) > MOVED : held > 32))
             param[GPU_LANES] = lanes;
     }
     if (param[GPU_LOCAL] < param[GPU_LANES])
         param[GPU_LOCAL] = param[GPU_LANES];
-    const size_t held = vectors_held(p, param) * (size_t)param[GPU_WIDTH];
-    if (held && held <= 16)
-        param[GPU_INFLIGHT] = wd_stream_inflight(caps, num_groups(p) * (size_t)param[GPU_LANES], 16 / (int)held);
 }
 
 static const char *gpu_refuse(const struct wd_caps *caps, const struct wd_problem *p)

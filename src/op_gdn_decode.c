@@ -2,6 +2,7 @@
 /* gdn_decode: one token (or a few) per sequence against a state, in place. */
 #include "dims.h"
 #include "op_gdn_gates.h"
+#include "op_stream.h"
 #include "reference.h"
 #include "status.h"
 

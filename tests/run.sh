@@ -1,40 +1,50 @@
 #!/bin/sh
-# Runs every test program under the build folder and the command line's tests, and adds up their lines.
-# usage: tests/run.sh BUILD [PATTERN]     programs whose name holds PATTERN
+# Runs every test program under the build folder and the scripts tests/test_*.sh, as many at a time as there are
+# processors, and adds up their lines (TAP).
+# usage: tests/run.sh BUILD [PATTERN]     those whose name matches the extended regular expression
 set -u
-build=${1:?usage: tests/run.sh BUILD [PATTERN]}
-pattern=${2:-}
-here=$(dirname "$0")
+build=$(cd "${1:?usage: tests/run.sh BUILD [PATTERN]}" && pwd)
+pattern=${2:-.}
+here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export WARPDRIVE_CACHE_DIR="$scratch/cache" CMOCKA_MESSAGE_OUTPUT=TAP
-passed=0 failed=0 skipped=0 device_runs=0
 
-add() { # add NAME STATUS LOG
-    ok=$(grep -c '^ok' "$3")
-    bad=$(grep -c '^not ok' "$3")
-    skip=$(grep -ciE '^(not )?ok.*# *skip' "$3")
-    [ "$2" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
-    passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
-    if [ "$bad" -gt 0 ]; then
-        printf '%-28s FAIL (exit %d)\n' "$1" "$2"
-        grep -vE '^ok' "$3" | tail -n 60
-    else
-        printf '%-28s %d ok%s\n' "$1" "$((ok - skip))" "$([ "$skip" -eq 0 ] || echo ", $skip skipped")"
-        grep -iE '^(not )?ok.*# *skip' "$3"
-    fi
-}
+# Each test that is about the disk cache makes one of its own; the others have none. PoCL keeps its own, which the
+# programs share.
+export CMOCKA_MESSAGE_OUTPUT=TAP WARPDRIVE_CACHE_DIR= WARPDRIVE_TUNING_FILE= build scratch
+export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$scratch/pocl}"
 
 for test in "$build"/tests/test_* "$here"/test_*.sh; do
-    name=$(basename "$test")
-    case $name in *.o | *.d | *"*"*) continue ;; esac
-    case $name in *"$pattern"*) ;; *) continue ;; esac
-    "$test" "$build" >"$scratch/log" 2>&1 </dev/null
-    add "$name" $? "$scratch/log"
-    case $name in test_fp8* | test_causal* | test_chunk* | test_gdn*) device_runs=$((device_runs + ok - skip)) ;; esac
-done
+    case $(basename "$test") in *.o | *.d | *"*"*) continue ;; esac
+    basename "$test" | grep -qE "$pattern" && echo "$test"
+done >"$scratch/list"
 
-if [ -z "$pattern" ] && [ "$device_runs" -eq 0 ]; then
+# The longest first, so that none is left alone at the end.
+{ grep -E 'test_(chunk|gdn|causal|cli|tune)' "$scratch/list"; grep -vE 'test_(chunk|gdn|causal|cli|tune)' "$scratch/list"; } |
+    xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' sh -c '
+        name=$(basename "{}")
+        start=$(date +%s)
+        "{}" "$build" >"$scratch/$name.log" 2>&1 </dev/null
+        echo "$? $(($(date +%s) - start))" >"$scratch/$name.end"'
+
+passed=0 failed=0 skipped=0 device_runs=0
+while read -r test; do
+    name=$(basename "$test")
+    log=$scratch/$name.log
+    read -r status seconds <"$scratch/$name.end"
+    ok=$(grep -c '^ok' "$log")
+    bad=$(grep -c '^not ok' "$log")
+    skip=$(grep -ciE '^(not )?ok.*# *skip' "$log")
+    [ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+    passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    case $name in test_fp8* | test_causal* | test_chunk* | test_gdn*) device_runs=$((device_runs + ok - skip)) ;; esac
+    printf '%-30s %4d ok%s%s (%d s)\n' "$name" "$((ok - skip))" "$([ "$skip" -eq 0 ] || echo ", $skip skipped")" \
+        "$([ "$bad" -eq 0 ] || echo ", $bad FAILED, exit $status")" "$seconds"
+    grep -iE '^(not )?ok.*# *skip' "$log"
+    [ "$bad" -eq 0 ] || grep -vE '^ok' "$log" | tail -n 60
+done <"$scratch/list"
+
+if [ "$pattern" = . ] && [ "$device_runs" -eq 0 ]; then
     echo "no test ran on a device" >&2
     failed=$((failed + 1))
 fi
