@@ -8,8 +8,8 @@
  * [B][S][D]: an item takes RUN tokens of WIDTH channels. It loads INFLIGHT tokens ahead of the arithmetic and keeps
  *   weights and the last TAIL inputs in registers.
  *
- * Parameters: LOCAL0 (local), WIDTH (16 bytes of x are best; any works), INFLIGHT, and SPAN, which is LANES (a divisor of
- * LOCAL0) or RUN (a multiple of INFLIGHT).
+ * Parameters: LOCAL0 (local), WIDTH (16 bytes of x are best; any works), INFLIGHT, and SPAN, which is LANES (a divisor
+ * of LOCAL0) or RUN (a multiple of INFLIGHT).
  * Launch: work-groups for the outputs, then with a final state one item for each channel of each sequence.
  * Traffic: x once from memory in [B][D][S], 1 + TAIL / RUN times in [B][S][D]; out once. No local memory, no barrier.
  */

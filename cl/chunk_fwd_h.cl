@@ -81,6 +81,51 @@ __kernel void chunk_fwd_h_plain(FWD_H_ARGS)
 #define KPAD ((K + DEPTH - 1) / DEPTH * DEPTH)
 #define TILES ((V + COLUMNS - 1) / COLUMNS)
 
+/* acc = u - w @ S for a chunk of `rows` tokens, zero in the rows behind them. u stands at the item's columns, of which
+ * `left` exist. */
+static inline void new_values(float4 acc[MR], __local float *stage, __local const float *S, __global const ELEM(T_U) *u,
+                              ulong u_stride, __global const ELEM(T_W) *w, ulong w_stride, int rows, int left)
+{
+    _Pragma("unroll") for (uint r = 0; r < MR; r++) {
+        acc[r] = 0;
+        if ((int)TILE_ROW(r) < rows)
+            acc[r] = TILE_LOAD(T_U, u + TILE_ROW(r) * u_stride, left);
+    }
+    for (int d = 0; d < K; d += DEPTH) {
+        TILE_STAGE(T_W, stage, TILE_PITCH(DEPTH), CHUNK, DEPTH, w + d, w_stride, rows, K - d, -x)
+        barrier(CLK_LOCAL_MEM_FENCE);
+        tile_multiply(acc, stage, TILE_PITCH(DEPTH), S + d * COLUMNS, COLUMNS, DEPTH);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* h = S, then S = decay * S + k^T @ values, CHUNK rows of S at a time. h stands at the item's columns. */
+static inline void advance_state(__local float *S, float decay, __local float *stage, __local const float *values,
+                                 __global ELEM(T_H) *h, __global const ELEM(T_K) *k, ulong k_stride, int rows, int left)
+{
+    float4 acc[MR];
+    for (int d = 0; d < K; d += CHUNK) {
+        _Pragma("unroll") for (uint r = 0; r < MR; r++) {
+            const int i = d + (int)TILE_ROW_TN(r);
+            acc[r] = 0;
+            if (i < K) {
+                acc[r] = *(__local const float4 *)(S + i * COLUMNS + 4 * tile_x());
+                TILE_STORE(T_H, h + i * V, acc[r], left);
+                acc[r] *= decay;
+            }
+        }
+        for (int j = 0; j < rows; j += DEPTH) {
+            TILE_STAGE(T_K, stage, CHUNK, DEPTH, CHUNK, k + j * k_stride + d, k_stride, rows - j, K - d, x)
+            barrier(CLK_LOCAL_MEM_FENCE);
+            tile_multiply_tn(acc, stage, CHUNK, values + j * COLUMNS, COLUMNS, DEPTH);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        _Pragma("unroll") for (uint r = 0; r < MR; r++)
+            if (d + (int)TILE_ROW_TN(r) < K)
+                *(__local float4 *)(S + (d + TILE_ROW_TN(r)) * COLUMNS + 4 * tile_x()) = acc[r];
+    }
+}
+
 GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
 {
     TILE_LOCAL(S, KPAD * COLUMNS);
@@ -91,7 +136,6 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
     const struct gdn_sequence seq = gdn_sequence(s, cu_seqlens + cu_seqlens_at.x, T);
     const ulong b = seq.batch;
     const int column = (int)(get_group_id(0) % TILES * COLUMNS), mine = column + 4 * (int)tile_x();
-    float4 acc[MR];
 
 #if HAS_INITIAL_STATE
     TILE_STAGE(f32, S, COLUMNS, KPAD, COLUMNS, ROW3(initial_state, s, hv, 0) + column, initial_state_at.w, K,
@@ -103,19 +147,8 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
     for (ulong t = seq.begin, n = seq.first_chunk; t < seq.end; t += CHUNK, n++) {
         const int rows = (int)min(seq.end - t, (ulong)CHUNK);
         const float last = ROW2(g, b, t + rows - 1)[hv];
-
-        /* v_new = u - w @ S, zero past the chunk's end */
-        _Pragma("unroll") for (uint r = 0; r < MR; r++) {
-            acc[r] = 0;
-            if ((int)TILE_ROW(r) < rows)
-                acc[r] = TILE_LOAD(T_U, ROW3(u, b, t + TILE_ROW(r), hv) + mine, V - mine);
-        }
-        for (int d = 0; d < K; d += DEPTH) {
-            TILE_STAGE(T_W, stage, TILE_PITCH(DEPTH), CHUNK, DEPTH, ROW3(w, b, t, hv) + d, w_at.z, rows, K - d, -x)
-            barrier(CLK_LOCAL_MEM_FENCE);
-            tile_multiply(acc, stage, TILE_PITCH(DEPTH), S + d * COLUMNS, COLUMNS, DEPTH);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        float4 acc[MR];
+        new_values(acc, stage, S, ROW3(u, b, t, hv) + mine, u_at.z, ROW3(w, b, t, hv), w_at.z, rows, V - mine);
         _Pragma("unroll") for (uint r = 0; r < MR; r++) {
             const uint i = TILE_ROW(r);
             if ((int)i < rows) {
@@ -124,27 +157,7 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
             }
             *(__local float4 *)(values + i * COLUMNS + 4 * tile_x()) = acc[r];
         }
-
-        /* h = S;  S = exp(g_last) S + k^T @ values, CHUNK rows at a time */
-        for (int d = 0; d < K; d += CHUNK) {
-            _Pragma("unroll") for (uint r = 0; r < MR; r++) {
-                const int i = d + (int)TILE_ROW_TN(r);
-                if (i < K) {
-                    acc[r] = *(__local const float4 *)(S + i * COLUMNS + 4 * tile_x());
-                    TILE_STORE(T_H, ROW3(h, b, n, hv) + i * V + mine, acc[r], V - mine);
-                    acc[r] *= exp(last);
-                }
-            }
-            for (int j = 0; j < rows; j += DEPTH) {
-                TILE_STAGE(T_K, stage, CHUNK, DEPTH, CHUNK, ROW3(k, b, t + j, hk) + d, k_at.z, rows - j, K - d, x)
-                barrier(CLK_LOCAL_MEM_FENCE);
-                tile_multiply_tn(acc, stage, CHUNK, values + j * COLUMNS, COLUMNS, DEPTH);
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
-            _Pragma("unroll") for (uint r = 0; r < MR; r++)
-                if (d + (int)TILE_ROW_TN(r) < K)
-                    *(__local float4 *)(S + (d + TILE_ROW_TN(r)) * COLUMNS + 4 * tile_x()) = acc[r];
-        }
+        advance_state(S, exp(last), stage, values, ROW3(h, b, n, hv) + mine, ROW3(k, b, t, hk), k_at.z, rows, V - mine);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 #if HAS_FINAL_STATE

@@ -72,7 +72,7 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
     OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 {
     VFLOAT S[PANELS(V)][KPAD][NC], x[CHUNK][NC];
-    float minus_w[CHUNK * KPAD], keys[CHUNK * K_ROW], down[CHUNK];
+    float minus_w[CHUNK * KPAD], keys[CHUNK * K_ROW];
 
     const ulong slices = get_num_groups(0) / ((HAS_CU_SEQLENS ? N : B) * HV);
     const ulong slice = get_group_id(0) % slices, head = get_group_id(0) / slices, hv = head % HV, hk = hv / (HV / H);

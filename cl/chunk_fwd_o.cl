@@ -78,6 +78,26 @@ __kernel void chunk_fwd_o_plain(FWD_O_ARGS)
 #define TILES ((V + WIDTH - 1) / WIDTH)
 #define SCORES TILE_PITCH(CHUNK)
 
+/* One score, decayed; the mask acts before exp. */
+static inline float decayed(float score, __local const float *gate, int i, int j, int rows)
+{
+    return j <= i && i < rows ? score * exp(gate[i] - gate[j]) : 0.0f;
+}
+
+/* The item's scores, of columns x, x + TX and so on (tile_multiply_nt). */
+static inline void store_scores(__local float *scores, const float4 score[MR], __local const float *gate, int rows)
+{
+    const int j = (int)tile_x();
+    _Pragma("unroll") for (uint r = 0; r < MR; r++) {
+        const int i = (int)TILE_ROW(r);
+        __local float *row = scores + i * SCORES + j;
+        row[0] = decayed(score[r].x, gate, i, j, rows);
+        row[TX] = decayed(score[r].y, gate, i, j + TX, rows);
+        row[2 * TX] = decayed(score[r].z, gate, i, j + 2 * TX, rows);
+        row[3 * TX] = decayed(score[r].w, gate, i, j + 3 * TX, rows);
+    }
+}
+
 GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
 {
     TILE_LOCAL(left, 2 * CHUNK * TILE_PITCH(DEPTH)); /* q and k, then the scores */
@@ -107,17 +127,10 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
             tile_multiply(acc[n], left, TILE_PITCH(DEPTH), right + n * COLUMNS, WIDTH, DEPTH);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    _Pragma("unroll") for (uint r = 0; r < MR; r++) {
-        const int i = (int)TILE_ROW(r), j = (int)tile_x();
-        const float own = i < rows ? gate[i] : 0.0f;
-        __local float *row = left + i * SCORES + j;
-        row[0] = j <= i && i < rows ? score[r].x * exp(own - gate[j]) : 0.0f;
-        row[TX] = j + TX <= i && i < rows ? score[r].y * exp(own - gate[j + TX]) : 0.0f;
-        row[2 * TX] = j + 2 * TX <= i && i < rows ? score[r].z * exp(own - gate[j + 2 * TX]) : 0.0f;
-        row[3 * TX] = j + 3 * TX <= i && i < rows ? score[r].w * exp(own - gate[j + 3 * TX]) : 0.0f;
+    store_scores(left, score, gate, rows);
+    _Pragma("unroll") for (uint r = 0; r < MR; r++)
         _Pragma("unroll") for (uint n = 0; n < NB; n++)
-            acc[n][r] *= exp(own);
-    }
+            acc[n][r] *= (int)TILE_ROW(r) < rows ? exp(gate[TILE_ROW(r)]) : 0.0f;
     for (int j = 0; j < rows; j += DEPTH) {
         TILE_STAGE(T_V_NEW, right, WIDTH, DEPTH, WIDTH, ROW3(v_new, b, t + j, hv) + column, v_new_at.z, rows - j,
                    V - column, x)

@@ -153,7 +153,6 @@ VECTOR_ACCESS(16)
 /* ---- N elements at an aligned address ---- */
 
 /* bfloat16 two to a 32-bit word. NVIDIA has the conversion to two of them from sm_80 on. */
-static inline float2 words_to_f32_2(uint w) { return (float2)(as_float(w << 16), as_float(w & 0xffff0000u)); }
 #if WD_SM >= 80
 static inline uint f32_to_words_2(float2 x)
 {
@@ -164,6 +163,8 @@ static inline uint f32_to_words_2(float2 x)
 #else
 static inline uint f32_to_words_2(float2 x) { return as_uint(f32_to_bf16_2(x)); }
 #endif
+static inline float2 words_to_f32_2(uint w) { return (float2)(as_float(w << 16), as_float(w & 0xffff0000u)); }
+#if WD_SM
 #define BF16_WORDS(N, HALF, WORDS)                                                                                     \
     static inline float##N words_to_f32_##N(WORDS w)                                                                   \
     {                                                                                                                  \
@@ -173,6 +174,11 @@ static inline uint f32_to_words_2(float2 x) { return as_uint(f32_to_bf16_2(x)); 
     {                                                                                                                  \
         return (WORDS)(f32_to_words_##HALF(x.lo), f32_to_words_##HALF(x.hi));                                          \
     }
+#else /* Oclgrind's check of uninitialised reads does not survive vectors made of vectors */
+#define BF16_WORDS(N, HALF, WORDS)                                                                                     \
+    static inline float##N words_to_f32_##N(WORDS w) { return bf16_to_f32_##N(as_ushort##N(w)); }                      \
+    static inline WORDS f32_to_words_##N(float##N x) { return as_##WORDS(f32_to_bf16_##N(x)); }
+#endif
 BF16_WORDS(4, 2, uint2)
 BF16_WORDS(8, 4, uint4)
 BF16_WORDS(16, 8, uint8)
@@ -204,8 +210,12 @@ static inline uint4 words_at_uint4(__global const uint4 *p)
 }
 static inline uint8 words_at_uint8(__global const uint8 *p)
 {
+#if WD_SM
     __global const uint4 *first = (__global const uint4 *)p;
     return (uint8)(words_at_uint4(first), words_at_uint4(first + 1));
+#else
+    return *p;
+#endif
 }
 
 /* Some GPU compilers split vloadN, and wide accesses of small elements too; an access of 32-bit words through their own

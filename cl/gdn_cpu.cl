@@ -9,6 +9,9 @@
 #include "cpu_panel.cl"
 #include "gdn_gates.cl"
 
+#ifndef K
+#define K 128
+#endif
 #ifndef RUN
 #define RUN 64 /* a multiple of RB */
 #endif
@@ -31,6 +34,15 @@ struct run {
 };
 
 /* ---- Rows of q and k ---- */
+
+static inline float lane_sum(VFLOAT v)
+{
+    float part[VL], sum = 0;
+    CAT(vstore, VL)(v, 0, part);
+    UNROLL for (uint l = 0; l < VL; l++)
+        sum += part[l];
+    return sum;
+}
 
 /* Every other element of two vectors. One shuffle where the compiler lets say so: the language's own way takes three,
  * with undefined lanes that Oclgrind stumbles over. */
@@ -78,16 +90,12 @@ static inline void transpose(VFLOAT m[VL])
     static inline float row_squares_##T(__global const ELEM(T) *p)                                                     \
     {                                                                                                                  \
         VFLOAT row[NC], squares = 0;                                                                                   \
-        float part[VL], sum = 0;                                                                                       \
         for (uint d = 0; d < K; d += PANEL) {                                                                          \
             PANEL_LOAD(T, row, p + d, K - d);                                                                          \
             UNROLL for (uint n = 0; n < NC; n++)                                                                       \
                 squares += row[n] * row[n];                                                                            \
         }                                                                                                              \
-        CAT(vstore, VL)(squares, 0, part);                                                                             \
-        for (uint l = 0; l < VL; l++)                                                                                  \
-            sum += part[l];                                                                                            \
-        return sum;                                                                                                    \
+        return lane_sum(squares);                                                                                      \
     }                                                                                                                  \
                                                                                                                        \
     static inline void tokens_load_##T(tokens out, uint rows, __global const ELEM(T) *p, ulong stride, float eps,      \
@@ -145,21 +153,23 @@ static inline void tokens_products(triangle out, uint padded, tokens left, token
 
 /* ---- Gates ---- */
 
-/* Fills up, down and decay from the tokens' log gates, which are overwritten. Products of exp(gate), not exp() of sums:
- * a steep gate among mild ones would cost the sums their low bits, and each pair of tokens an exp(). */
-static inline void run_decays(struct run *run, float gate[RUN])
+/* Fills up, down and decay from the tokens' log gates; what stands past the end is not used. Products of exp(gate), not
+ * exp() of sums: a steep gate among mild ones would cost the sums their low bits, and each pair of tokens an exp(). */
+static inline void run_decays(struct run *run, const float gate[RUN])
 {
-    float up = 1, down = 1;
+    float left[RUN], up = 1, down = 1;
+    for (uint i = 0; i < run->padded; i += VL)
+        CAT(vstore, VL)(exp(CAT(vload, VL)(0, gate + i)), 0, left + i);
+    for (uint i = run->rows; i < run->padded; i++)
+        left[i] = 1;
     for (uint i = 0; i < run->padded; i++) {
-        const float left = i < run->rows ? exp(gate[i]) : 1.0f;
-        gate[i] = left;
-        run->up[i] = up *= left;
+        run->up[i] = up *= left[i];
         for (uint p = 0; p <= i / PANEL; p++)
             UNROLL for (uint n = 0; n < NC; n++)
-                run->decay[p][i][n] = i > p * PANEL ? run->decay[p][i - 1][n] * left : (VFLOAT)(0);
+                run->decay[p][i][n] = i > p * PANEL ? run->decay[p][i - 1][n] * left[i] : (VFLOAT)(0);
         ((float *)run->decay[i / PANEL][i])[i % PANEL] = 1;
     }
-    for (uint i = run->padded; i-- > 0; down *= gate[i])
+    for (uint i = run->padded; i-- > 0; down *= left[i])
         run->down[i] = down;
 }
 

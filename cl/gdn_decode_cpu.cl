@@ -23,10 +23,7 @@
 #define T_O f32
 #endif
 
-#include "cpu_panel.cl"
-#include "gdn_gates.cl"
-
-#define KPAD ROUND_UP(K, RB)
+#include "gdn_cpu.cl"
 
 /* One token, as a head sees it. */
 struct token {
@@ -35,19 +32,13 @@ struct token {
     float decay, beta;
 };
 
-#define LOAD_ROW(T, out, p, eps, scale)                                                                                \
-    do {                                                                                                               \
-        float squares = 0;                                                                                             \
-        for (uint d = 0; d < K; d++) {                                                                                 \
-            (out)[d] = LD(T, p, d);                                                                                    \
-            squares += (out)[d] * (out)[d];                                                                            \
-        }                                                                                                              \
-        const float factor = (scale)*row_factor(squares, eps);                                                         \
-        for (uint d = 0; d < K; d++)                                                                                   \
-            (out)[d] *= factor;                                                                                        \
-        for (uint d = K; d < KPAD; d++)                                                                                \
-            (out)[d] = 0;                                                                                              \
-    } while (0)
+static inline float row_product(const float *a, const float *b)
+{
+    VFLOAT products = 0;
+    for (uint d = 0; d < KPAD; d += VL)
+        products += CAT(vload, VL)(0, a + d) * CAT(vload, VL)(0, b + d);
+    return lane_sum(products);
+}
 
 /* sk += rows d .. d+RB of S^T k, sq likewise with q, for panels begin .. end. */
 static inline void rows_products(VFLOAT (*sk)[NC], VFLOAT (*sq)[NC], const struct token *token,
@@ -66,11 +57,13 @@ static inline void rows_products(VFLOAT (*sk)[NC], VFLOAT (*sq)[NC], const struc
     }
 }
 
-static inline void rows_update(__global float *S, ulong stride, const struct token *token, const VFLOAT (*delta)[NC],
-                               uint d, uint begin, uint end)
+/* Row d of S = exp(g) S + k delta. This comes out of the cache, so there is time to fetch what stands `ahead`. */
+static inline void row_update(__global float *S, ulong stride, const struct token *token, const VFLOAT (*delta)[NC],
+                              uint d, uint begin, uint end, ulong ahead)
 {
     for (uint p = begin; p < end; p++) {
         VFLOAT row[NC];
+        PREFETCH(S + ahead + d * stride + p * PANEL);
         PANEL_LOAD(f32, row, S + d * stride + p * PANEL, V - p * PANEL);
         UNROLL for (uint n = 0; n < NC; n++)
             row[n] = row[n] * token->decay + token->k[d] * delta[p][n];
@@ -78,9 +71,9 @@ static inline void rows_update(__global float *S, ulong stride, const struct tok
     }
 }
 
-/* One token against columns of panels begin .. end; S, v and o stand at column 0. */
+/* One token against columns of panels begin .. end; S, v, o stand at column 0, and the next head's state `ahead` of S. */
 static inline void step(__global float *S, ulong stride, const struct token *token, __global const ELEM(T_V) *v,
-                        __global ELEM(T_O) *o, uint begin, uint end)
+                        __global ELEM(T_O) *o, uint begin, uint end, ulong ahead)
 {
     VFLOAT sk[PANELS(V)][NC], sq[PANELS(V)][NC], value[NC];
     for (uint p = begin; p < end; p++)
@@ -97,7 +90,7 @@ static inline void step(__global float *S, ulong stride, const struct token *tok
         PANEL_STORE(T_O, o + p * PANEL, sq[p], V - p * PANEL);
     }
     for (uint d = 0; d < K; d++)
-        rows_update(S, stride, token, sk, d, begin, end);
+        row_update(S, stride, token, sk, d, begin, end, ahead);
 }
 
 WIDE GROUP_SIZE(1) __kernel void gdn_decode_cpu(
@@ -113,14 +106,14 @@ WIDE GROUP_SIZE(1) __kernel void gdn_decode_cpu(
     if (owner < 0)
         return;
     for (ulong t = 0; t < T; t++) {
-        LOAD_ROW(T_K, token.k, ROW3(k, b, t, hk), l2norm_eps, 1.0f);
-        LOAD_ROW(T_Q, token.q, ROW3(q, b, t, hk), l2norm_eps, scale);
-        token.kq = 0;
-        for (uint d = 0; d < K; d++)
-            token.kq += token.k[d] * token.q[d];
+        __global const ELEM(T_K) *kt = ROW3(k, b, t, hk);
+        __global const ELEM(T_Q) *qt = ROW3(q, b, t, hk);
+        ROW_PACK(T_K, token.k, kt, K, ROW_FACTOR(T_K, kt, l2norm_eps));
+        ROW_PACK(T_Q, token.q, qt, K, scale * ROW_FACTOR(T_Q, qt, l2norm_eps));
+        token.kq = row_product(token.k, token.q);
         token.decay =
             exp(log_gate(LD(T_G, ROW2(g, b, t), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv));
         token.beta = beta_value(LD(T_BETA, ROW2(beta, b, t), hv));
-        step(ROW2(state, owner, hv), state_at.w, &token, ROW3(v, b, t, hv), ROW3(o, b, t, hv), begin, end);
+        step(ROW2(state, owner, hv), state_at.w, &token, ROW3(v, b, t, hv), ROW3(o, b, t, hv), begin, end, state_at.z);
     }
 }

@@ -57,7 +57,8 @@ static inline void solve_values(VFLOAT (*x)[NC], triangle minus_L, const struct 
             if (i + r < run->rows)
                 PANEL_LOAD(T_V, value, v + (i + r) * stride, columns);
             UNROLL for (uint n = 0; n < NC; n++)
-                acc[r][n] = i + r < run->rows ? run->beta[i + r] * (value[n] - run->up[i + r] * acc[r][n]) : (VFLOAT)(0);
+                acc[r][n] = i + r < run->rows ? run->beta[i + r] * (value[n] - run->up[i + r] * acc[r][n])
+                                              : (VFLOAT)(0);
         }
         triangle_solve(acc, minus_L, i, x, 0);
     }
@@ -131,7 +132,7 @@ WIDE GROUP_SIZE(1) __kernel void gdn_forward_cpu(
     for (ulong t = seq.begin; t < seq.end; t += RUN) {
         run.rows = (uint)min(seq.end - t, (ulong)RUN);
         run.padded = ROUND_UP(run.rows, RB);
-        for (uint i = 0; i < run.padded; i++) {
+        for (uint i = 0; i < RUN; i++) {
             const ulong token = t + min(i, run.rows - 1);
             gate[i] = log_gate(LD(T_G, ROW2(g, seq.batch, token), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv);
             run.beta[i] = i < run.rows ? beta_value(LD(T_BETA, ROW2(beta, seq.batch, token), hv)) : 0.0f;

@@ -7,6 +7,8 @@
 #ifndef WD_GDN_GATES
 #define WD_GDN_GATES
 
+#include "common.cl"
+
 #ifndef HAS_A_LOG
 #define HAS_A_LOG 0 /* gates are raw: gate = -exp(A_log) * softplus(gate + dt_bias) */
 #endif

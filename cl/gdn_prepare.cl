@@ -8,16 +8,17 @@
  *
  * Layout    k, q, k_out, q_out [B][T][H][K], gate, beta, g, beta_out [B][T][HV], A [B][T][HV][64]. Head hv reads k of
  *           head hv / (HV/H).
- * Variants  plain: an item makes one column of A, and token j's g and rows where it has column j. Column j of the inverse
- *                  obeys the delta rule itself, x_i = -beta_i exp(gate_i) (k_i . s), s = exp(gate_i) s + x_i k_i, so K
- *                  floats of private memory are all it needs; any group size.
- *           tile:  a group serves a chunk of one head of k: k k^T once, in registers (16 x 16 items, each 4 x 4 elements
- *                  16 apart), then for each of the HV/H heads L in local memory, its 16 x 16 diagonal blocks inverted
- *                  column by column, and the block rows below by A_i = -A_ii (L_i A_above).
+ * Variants  plain: an item makes one column of A, and the g and the rows of the token of that number. Column j of the
+ *                  inverse obeys the delta rule itself: x_i = -beta_i exp(gate_i) (k_i . s), then
+ *                  s = exp(gate_i) s + x_i k_i. So K floats of private memory are all it needs; any group size.
+ *           tile:  a group serves a chunk of one head of k: k k^T once, in registers (16 x 16 items with 4 x 4 elements
+ *                  each, 16 apart), then for each of the HV/H heads L in local memory, its 16 x 16 diagonal blocks
+ *                  inverted column by column, and the block rows below by A_i = -A_ii (L_i A_above).
  * Launch    plain: B*NT * HV * 64 items, rounded up to whole groups.
  *           tile:  B*NT * H groups of 256.
- * Traffic   tile: k twice with l2norm, else once, q twice; all outputs once; 27 KB of local memory.
- * Numerics  f32. The mask acts before exp. Tokens past a short chunk's end are not read and count as zero.
+ * Traffic   tile: k twice with l2norm, else once, q twice; all outputs once; 26 KB of local memory.
+ * Numerics  f32. Decays are products of exp(gate) (plain) or come from sums in two floats (tile): a gate of -800 leaves
+ *           its mild neighbours exact. Tokens past a short chunk's end are not read and count as zero.
  */
 #include "common.cl"
 #include "gdn.cl"
@@ -150,6 +151,18 @@ static inline void keys_product(float kk[4][4], __local float *stage, __global c
     }
 }
 
+/* gate[0] + ... + gate[last] as a float and what it rounds off (Knuth's two-sum). */
+static inline float2 running_sum(__local const float *gate, uint last)
+{
+    float2 sum = (float2)(0);
+    for (uint m = 0; m <= last; m++) {
+        const float high = sum.x + gate[m], part = high - sum.x;
+        sum.y += (sum.x - (high - part)) + (gate[m] - part);
+        sum.x = high;
+    }
+    return sum;
+}
+
 /* Overwrites L (unit lower triangular without its diagonal, rows LD_L apart) by (I + L)^-1, zeros above the diagonal.
  * `stage`: TILE * CHUNK floats. */
 static inline void invert(__local float *L, __local float *stage)
@@ -214,7 +227,8 @@ static inline void normalise_queries(__local float *stage, __global const ELEM(T
 
 GROUP_SIZE(GROUP) __kernel void gdn_prepare_tile(PREPARE_ARGS)
 {
-    __local float stage[CHUNK * PAD], L[CHUNK * LD_L], sum[CHUNK], weight[CHUNK], factor[CHUNK];
+    __local float stage[CHUNK * PAD], L[CHUNK * LD_L], weight[CHUNK], factor[CHUNK];
+    __local float2 sum[CHUNK];
     const uint id = get_local_id(0), x = id % TILE, y = id / TILE;
     const ulong hk = get_group_id(0) % H;
     const struct gdn_chunk chunk = gdn_chunk(get_group_id(0) / H, cu_seqlens + cu_seqlens_at.x, T, N, NT);
@@ -241,18 +255,15 @@ GROUP_SIZE(GROUP) __kernel void gdn_prepare_tile(PREPARE_ARGS)
 #endif
 
     for (ulong hv = hk * (HV / H); hv < (hk + 1) * (HV / H); hv++) {
-        float running = 0;
         if (id < CHUNK) {
             stage[id] = id < rows ? LOG_GATE(b, t + id, hv) : 0.0f;
             weight[id] = id < rows ? BETA(b, t + id, hv) : 0.0f;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint m = 0; m <= id && id < CHUNK; m++)
-            running += stage[m];
         if (id < CHUNK)
-            sum[id] = running;
+            sum[id] = running_sum(stage, id);
         if (id < rows) {
-            ROW2(g, b, t + id)[hv] = running;
+            ROW2(g, b, t + id)[hv] = sum[id].x + sum[id].y;
 #if HAS_BETA_OUT
             ROW2(beta_out, b, t + id)[hv] = weight[id];
 #endif
@@ -261,7 +272,8 @@ GROUP_SIZE(GROUP) __kernel void gdn_prepare_tile(PREPARE_ARGS)
         for (uint r = 0; r < 4; r++)
             for (uint c = 0; c <= r; c++) {
                 const uint i = y + TILE * r, j = x + TILE * c;
-                L[i * LD_L + j] = j < i ? weight[i] * kk[r][c] * exp(sum[i] - sum[j]) : 0.0f;
+                const float2 since = sum[i] - sum[j];
+                L[i * LD_L + j] = j < i ? weight[i] * kk[r][c] * exp(since.x + since.y) : 0.0f;
             }
         barrier(CLK_LOCAL_MEM_FENCE);
         invert(L, stage);

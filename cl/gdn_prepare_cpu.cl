@@ -90,7 +90,7 @@ WIDE GROUP_SIZE(1) __kernel void gdn_prepare_cpu(
 #endif
     for (ulong hv = hk * (HV / H); hv < (hk + 1) * (HV / H); hv++) {
         float sum = 0;
-        for (uint i = 0; i < run.padded; i++) {
+        for (uint i = 0; i < RUN; i++) {
             const ulong token = t + min(i, run.rows - 1);
             decay[i] = log_gate(LD(T_GATE, ROW2(gate, b, token), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv);
             run.beta[i] = i < run.rows ? beta_value(LD(T_BETA, ROW2(beta, b, token), hv)) : 0.0f;

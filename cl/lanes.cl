@@ -18,7 +18,8 @@
 #define PACK(e) CAT(PACK_, WIDTH)(e)
 #define PACK_2(e) (float2)((e)[0], (e)[1])
 #define PACK_4(e) (float4)((e)[0], (e)[1], (e)[2], (e)[3])
-#define PACK_8(e) (float8)(PACK_4(e), PACK_4((e) + 4))
-#define PACK_16(e) (float16)(PACK_8(e), PACK_8((e) + 8))
+#define PACK_8(e) (float8)(LIST_8(e))
+#define PACK_16(e) (float16)(LIST_8(e), LIST_8((e) + 8))
+#define LIST_8(e) (e)[0], (e)[1], (e)[2], (e)[3], (e)[4], (e)[5], (e)[6], (e)[7]
 
 #endif

@@ -35,7 +35,8 @@ static void begin_scratch(struct wd_chain *c, size_t bytes)
         if ((err = clGetMemObjectInfo(c->memory, CL_MEM_SIZE, sizeof given, &given, NULL)))
             fail(c, wd_fail_cl(err, c->p->op->name, "workspace: clGetMemObjectInfo"));
         else if (given < bytes)
-            fail(c, wd_fail(WD_EINVAL, "wd_%s: workspace: %zu bytes, this call needs %zu", c->p->op->name, given, bytes));
+            fail(c,
+                 wd_fail(WD_EINVAL, "wd_%s: workspace: %zu bytes, this call needs %zu", c->p->op->name, given, bytes));
         return;
     }
     c->memory = clCreateBuffer(c->ctx->cl, CL_MEM_READ_WRITE, bytes, NULL, &err);

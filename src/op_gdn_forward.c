@@ -49,7 +49,8 @@ static double flops(const struct wd_problem *p)
 {
     const double K = (double)p->dim[GDN_K], V = (double)p->dim[GDN_V];
     const double tokens = (double)p->dim[GDN_B] * (double)p->dim[GDN_T];
-    return 2 * tokens * ((double)p->dim[GDN_H] * WD_GDN_CHUNK * K + (double)p->dim[GDN_HV] * (WD_GDN_CHUNK + 3 * K) * V);
+    return 2 * tokens *
+           ((double)p->dim[GDN_H] * WD_GDN_CHUNK * K + (double)p->dim[GDN_HV] * (WD_GDN_CHUNK + 3 * K) * V);
 }
 
 /* ---- cpu ---- */
@@ -95,8 +96,8 @@ struct between {
     wd_tensor g, beta, A, q, k, w, u, h, v_new;
 };
 
-/* Elements of each, in the order in which scratch is dealt out. Data between the calls has the type of q: matrix engines
- * round their operands to it anyway, and it halves the traffic. */
+/* Elements of each, in the order in which scratch is dealt out. Data between the calls has the type of q: matrix
+ * engines round their operands to it anyway, and it halves the traffic. */
 static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, struct between *m)
 {
     const size_t tokens = p->dim[GDN_B] * p->dim[GDN_T], heads = tokens * p->dim[GDN_HV];
@@ -135,7 +136,8 @@ static size_t chain_workspace(const struct wd_problem *p)
 
 static const char *chain_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    return chain_workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer" : NULL;
+    return chain_workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer"
+                                                      : NULL;
 }
 
 /* The sizes that all four args structs have. */
@@ -201,14 +203,8 @@ static void chain_chunks(struct wd_chain *c, const struct between *m)
         .final_state = wd_chain_pass(c, FWD_final_state),
     };
     const wd_chunk_fwd_o_args fwd_o = {
-        SIZES(wd_chunk_fwd_o_args),
-        .V = d[GDN_V],
-        .q = q,
-        .k = k,
-        .v_new = m->v_new,
-        .h = m->h,
-        .g = m->g,
-        .o = wd_chain_pass(c, FWD_o),
+        SIZES(wd_chunk_fwd_o_args),  .V = d[GDN_V], .q = q,    .k = k,
+        .v_new = m->v_new,           .h = m->h,     .g = m->g, .o = wd_chain_pass(c, FWD_o),
         .scale = p->real[FWD_scale],
     };
     wd_chain_call(c, &wd_op_recompute_w_u, &w_u, false);

@@ -24,7 +24,10 @@
     {                                                                                                                  \
         .name = "beta_mode", .offset = offsetof(args, beta_mode), .kind = WD_CHOICE, .choices = wd_gdn_beta_modes      \
     }
-#define WD_GDN_L2NORM(args) {.name = "l2norm", .offset = offsetof(args, l2norm), .kind = WD_FLAG}
+#define WD_GDN_L2NORM(args)                                                                                            \
+    {                                                                                                                  \
+        .name = "l2norm", .offset = offsetof(args, l2norm), .kind = WD_FLAG                                            \
+    }
 #define WD_GDN_L2NORM_EPS(args)                                                                                        \
     {                                                                                                                  \
         .name = "l2norm_eps", .offset = offsetof(args, l2norm_eps), .kind = WD_REAL, .standard = 1e-6f                 \

@@ -8,16 +8,11 @@
 typedef wd_gdn_prepare_args args;
 
 static const struct wd_dim_desc dims[] = {
-    [PREP_B] = WD_GDN_DIM(args, B, WD_DIM_ARG),
-    [PREP_T] = WD_GDN_DIM(args, T, WD_DIM_ARG),
-    [PREP_H] = WD_GDN_DIM(args, H, WD_DIM_ARG),
-    [PREP_HV] = WD_GDN_DIM(args, HV, WD_DIM_ARG),
-    [PREP_K] = WD_GDN_DIM(args, K, WD_DIM_FIXED),
-    [PREP_N] = WD_GDN_DIM(args, N, WD_DIM_ARG),
-    [PREP_NT] = {"NT", WD_DERIVED, WD_DIM_ARG},
-    [PREP_SEQ] = {"SEQ", WD_DERIVED, WD_DIM_HOST},
-    [PREP_C] = {"C", WD_DERIVED, WD_DIM_HOST},
-    [PREP_N1] = {"N1", WD_DERIVED, WD_DIM_HOST},
+    [PREP_B] = WD_GDN_DIM(args, B, WD_DIM_ARG),   [PREP_T] = WD_GDN_DIM(args, T, WD_DIM_ARG),
+    [PREP_H] = WD_GDN_DIM(args, H, WD_DIM_ARG),   [PREP_HV] = WD_GDN_DIM(args, HV, WD_DIM_ARG),
+    [PREP_K] = WD_GDN_DIM(args, K, WD_DIM_FIXED), [PREP_N] = WD_GDN_DIM(args, N, WD_DIM_ARG),
+    [PREP_NT] = {"NT", WD_DERIVED, WD_DIM_ARG},   [PREP_SEQ] = {"SEQ", WD_DERIVED, WD_DIM_HOST},
+    [PREP_C] = {"C", WD_DERIVED, WD_DIM_HOST},    [PREP_N1] = {"N1", WD_DERIVED, WD_DIM_HOST},
 };
 
 #define OPTIONAL_ROWS(member, kind)                                                                                    \
@@ -111,7 +106,7 @@ static const struct wd_variant cpu = {
 
 /* ---- tile ---- */
 
-enum { TILE_ITEMS = 256, TILE_LOCAL_BYTES = (WD_GDN_CHUNK * (33 + 65) + 3 * WD_GDN_CHUNK) * 4 };
+enum { TILE_ITEMS = 256, TILE_LOCAL_BYTES = (WD_GDN_CHUNK * (33 + 65) + 4 * WD_GDN_CHUNK) * 4 };
 
 static const char *tile_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {

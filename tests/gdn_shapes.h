@@ -114,11 +114,10 @@ static inline wd_gdn_decode_args decode_args(const struct shape *s)
 /* ---- Every variant against the reference ---- */
 
 static inline void check(const struct wd_op *op, const struct shape *s, const void *args, const char *only,
-                  enum wd_gates gates, edit_fn edit)
+                         enum wd_gates gates, edit_fn edit)
 {
     static const char *const names[] = {"mild", "steep", "zero"};
-    const struct wd_trial_options options = {
-        .seed = 1, .gates = gates, .shift = s->shift, .pad = s->pad, .edit = edit};
+    const struct wd_trial_options options = {.seed = 1, .gates = gates, .shift = s->shift, .pad = s->pad, .edit = edit};
     char label[128];
     snprintf(label, sizeof label, "%s %s: T=%zu K=%zu V=%zu, %s gates", op->name, s->name, s->n.T, s->n.K, s->n.V,
              names[gates]);

@@ -160,7 +160,7 @@ static void chunk__all_parameters__match_reference(void **unused)
     const struct wd_trial_options options = options_of(&swept, NULL, NULL);
     for (size_t i = 0; i < WD_COUNT(ops); i++) {
         const union args args = args_of(ops[i], &swept);
-        assert_true(sweep_check(ops[i]->name, ops[i], &args, 9, &options) > 0);
+        assert_true(sweep_check(ops[i]->name, ops[i], &args, 4, &options) > 0);
     }
 }
 
@@ -419,7 +419,7 @@ static void chunk__wrong_argument__is_named(void **unused)
         {"cu_seqlens_host: begins with 1", {.n = {1, 64, 1, 1, 8, 8, 1}}, begins},
         {"cu_seqlens_host: ends with 63", {.n = {1, 64, 1, 1, 8, 8, 1}}, ends},
         {"cu_seqlens_host: given, but N is 0", {.n = {1, 64, 1, 1, 8, 8, 0}}, ends},
-        {"k: dtype e4m3", {.n = {1, 64, 1, 1, 8, 8, 0}, .t = {.k = WD_E4M3, .w = WD_E4M3}}, NULL},
+        {": dtype e4m3 is not among", {.n = {1, 64, 1, 1, 8, 8, 0}, .t.v = WD_E4M3}, NULL},
         {"math: 2 ", {.n = {1, 64, 1, 1, 8, 8, 0}, .math = (wd_math)2}, NULL},
         {"T: more than 2^32 chunks", {.n = {SIZE_MAX / 2, 64, 1, 1, 8, 8, 0}}, NULL},
         {"more elements than memory", {.n = {1, 1, SIZE_MAX / 2, 0, 8, 8, 0}}, NULL},

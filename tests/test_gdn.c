@@ -23,7 +23,8 @@ static const struct shape forward_shapes[] = {
     {"no states", .n = {1, 70, 1, 1, 16, 16, 0}, .scale = 2},
     {"no final state", .n = {2, 40, 6, 12, 16, 16, 0}, .initial = true},
     {"padded rows", .n = {2, 70, 2, 4, 40, 48, 0}, .initial = true, .final = true, .shift = 3, .pad = 5},
-    {"packed with options", .n = {1, 200, 1, 2, 40, 48, 4}, .gates = WD_F16, .initial = true, .final = true, .options = true},
+    {"packed with options", .n = {1, 200, 1, 2, 40, 48, 4}, .gates = WD_F16, .initial = true, .final = true,
+     .options = true},
 };
 
 static void gdn_forward__states_strides_options__match_reference(void **unused)

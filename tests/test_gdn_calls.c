@@ -98,7 +98,8 @@ enum { SEQUENCES = WD_COUNT(starts) - 1, PACKED = 200 };
 static void gdn_forward__packed__equals_each_sequence_alone(void **unused)
 {
     enum { HV = 2, K = 40, V = 48, STATE = HV * K * V };
-    struct shape s = {"packed", .n = {1, PACKED, 1, HV, K, V, SEQUENCES}, .initial = true, .final = true, .options = true};
+    struct shape s = {"packed", .n = {1, PACKED, 1, HV, K, V, SEQUENCES}, .initial = true, .final = true,
+                      .options = true};
     wd_gdn_forward_args args = forward_args(&s);
     (void)unused;
     args.cu_seqlens_host = starts;
@@ -139,7 +140,8 @@ static void poison(void *user, const struct wd_problem *p, double *const *t)
 static void gdn_forward__nan_in_one_sequence__reaches_no_other(void **unused)
 {
     enum { HV = 2, K = 40, V = 48, STATE = HV * K * V };
-    const struct shape s = {"nan", .n = {1, PACKED, 1, HV, K, V, SEQUENCES}, .initial = true, .final = true, .options = true};
+    const struct shape s = {"nan", .n = {1, PACKED, 1, HV, K, V, SEQUENCES}, .initial = true, .final = true,
+                            .options = true};
     wd_gdn_forward_args args = forward_args(&s);
     (void)unused;
     args.cu_seqlens_host = starts;
@@ -190,12 +192,12 @@ static void gdn_forward__state_left_out__is_far_from_the_reference(void **unused
 /* The chain's calls must wait for each other where the queue does not see to it. */
 static void gdn_forward__chain_on_a_queue_out_of_order__matches_reference(void **unused)
 {
-    const struct shape s = {"out of order", .n = {1, 200, 1, 2, 40, 48, 0}, .initial = true, .final = true, .options = true};
+    const struct shape s = {"out of order", .n = {1, 200, 1, 2, 40, 48, 0}, .initial = true, .final = true,
+                            .options = true};
     const wd_gdn_forward_args args = forward_args(&s);
     cl_int err;
     (void)unused;
-    cl_command_queue queue =
-        clCreateCommandQueue(ctx->cl, ctx->caps.id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &err);
+    cl_command_queue queue = clCreateCommandQueue(ctx->cl, ctx->caps.id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &err);
     if (err)
         skip(); /* the device has no such queues */
     const struct wd_trial_options options = {.seed = 4, .queue = queue};

@@ -275,8 +275,8 @@ int main(int argc, char **argv)
     printf("prompt of %d tokens: relative error %.1e\n%d tokens one by one: relative error %.1e\n%s\n", PROMPT,
            prompt_error, NEW, token_error, ok ? "ok" : "WRONG: the bar is 1e-5");
 
-    cl_mem buffers[] = {layer.conv_weight, layer.A_log, layer.dt_bias, memory.conv, memory.states,
-                        qkv_in,            a_in,        b_in,          mixed,       out};
+    cl_mem buffers[] = {
+        layer.conv_weight, layer.A_log, layer.dt_bias, memory.conv, memory.states, qkv_in, a_in, b_in, mixed, out};
     for (size_t i = 0; i < COUNT(buffers); i++)
         wd_buffer_destroy(buffers[i]);
     wd_context_destroy(ctx);
