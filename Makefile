@@ -155,7 +155,7 @@ uninstall:
 
 ## format: lay out all C by .clang-format
 format:
-	clang-format -i include/*.h src/*.[ch] tools/*.[ch] tests/*.[ch]
+	clang-format -i include/*.h src/*.[ch] tools/*.[ch] tools/baseline/*.[ch] tests/*.[ch]
 
 ## clean: remove everything built
 clean:

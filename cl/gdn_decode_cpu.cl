@@ -71,7 +71,7 @@ static inline void row_update(__global float *S, ulong stride, const struct toke
     }
 }
 
-/* One token against columns of panels begin .. end; S, v, o stand at column 0, and the next head's state `ahead` of S. */
+/* One token against columns of panels begin .. end; S, v, o stand at column 0, the next head's state `ahead` of S. */
 static inline void step(__global float *S, ulong stride, const struct token *token, __global const ELEM(T_V) *v,
                         __global ELEM(T_O) *o, uint begin, uint end, ulong ahead)
 {

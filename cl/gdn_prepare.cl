@@ -151,16 +151,16 @@ static inline void keys_product(float kk[4][4], __local float *stage, __global c
     }
 }
 
-/* gate[0] + ... + gate[last] as a float and what it rounds off (Knuth's two-sum). */
+/* gate[0] + ... + gate[last], last < CHUNK, as a float and what it rounds off (Knuth's two-sum). */
 static inline float2 running_sum(__local const float *gate, uint last)
 {
-    float2 sum = (float2)(0);
-    for (uint m = 0; m <= last; m++) {
-        const float high = sum.x + gate[m], part = high - sum.x;
-        sum.y += (sum.x - (high - part)) + (gate[m] - part);
-        sum.x = high;
+    float sum = 0, rest = 0;
+    for (uint m = 0; m < CHUNK; m++) {
+        const float x = m <= last ? gate[m] : 0.0f, high = sum + x, part = high - sum;
+        rest += (sum - (high - part)) + (x - part);
+        sum = high;
     }
-    return sum;
+    return (float2)(sum, rest);
 }
 
 /* Overwrites L (unit lower triangular without its diagonal, rows LD_L apart) by (I + L)^-1, zeros above the diagonal.
@@ -260,10 +260,11 @@ GROUP_SIZE(GROUP) __kernel void gdn_prepare_tile(PREPARE_ARGS)
             weight[id] = id < rows ? BETA(b, t + id, hv) : 0.0f;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+        const float2 running = running_sum(stage, id);
         if (id < CHUNK)
-            sum[id] = running_sum(stage, id);
+            sum[id] = running;
         if (id < rows) {
-            ROW2(g, b, t + id)[hv] = sum[id].x + sum[id].y;
+            ROW2(g, b, t + id)[hv] = running.x + running.y;
 #if HAS_BETA_OUT
             ROW2(beta_out, b, t + id)[hv] = weight[id];
 #endif

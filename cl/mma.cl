@@ -39,6 +39,13 @@
 
 #include "common.cl"
 
+#ifndef MMA_TYPE
+#define MMA_TYPE f32
+#endif
+#ifndef MMA_MATH
+#define MMA_MATH 0
+#endif
+
 #define MMA_WARP 32
 
 #define MMA_SIZE_f32 4

@@ -110,7 +110,7 @@ void recompute_w_u_mma(IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32
     __local float scales[2][CHUNK] __attribute__((aligned(16)));
     MMA_HERE(m, ITEMS);
     const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
-    const uint groups = (uint)get_num_groups(0), end = 2 * (uint)(B * NT * HV);
+    const uint groups = (uint)get_num_groups(0);
 
     struct step now = {0, 0, 0, 0, 0}, next = now;
     step_on(&next, (uint)get_group_id(0), cu_seqlens + cu_seqlens_at.x, B, T, H, HV, N, NT);

@@ -243,16 +243,16 @@ WD_API wd_status wd_causal_conv1d(wd_context *ctx, const wd_causal_conv1d_args *
 typedef struct wd_causal_conv1d_update_args {
     size_t struct_size;
     size_t B, D;
-    size_t T;          /**< new tokens a sequence; 0: 1 */
-    size_t W;          /**< 1..16 */
-    size_t slots;      /**< states in `state`; 0: B */
-    wd_tensor x;       /**< in    [B][T][D]  f32, f16, bf16 */
-    wd_tensor weight;  /**< in    [D][W]  f32, f16, bf16 */
-    wd_tensor bias;    /**< in    [D], optional  f32, f16, bf16 */
-    wd_tensor state;   /**< inout [slots][D][W-1]  f32, f16, bf16 */
-    wd_tensor slot;    /**< in    [B] i32, optional: the state of sequence b; negative: the sequence is skipped and
-                            its out left alone. No two may name the same state. Absent: b itself */
-    wd_tensor out;     /**< out   [B][T][D]  f32, f16, bf16 */
+    size_t T;         /**< new tokens a sequence; 0: 1 */
+    size_t W;         /**< 1..16 */
+    size_t slots;     /**< states in `state`; 0: B */
+    wd_tensor x;      /**< in    [B][T][D]  f32, f16, bf16 */
+    wd_tensor weight; /**< in    [D][W]  f32, f16, bf16 */
+    wd_tensor bias;   /**< in    [D], optional  f32, f16, bf16 */
+    wd_tensor state;  /**< inout [slots][D][W-1]  f32, f16, bf16 */
+    wd_tensor slot;   /**< in    [B] i32, optional: the state of sequence b; negative: the sequence is skipped and
+                           its out left alone. No two may name the same state. Absent: b itself */
+    wd_tensor out;    /**< out   [B][T][D]  f32, f16, bf16 */
     wd_act act;
 } wd_causal_conv1d_update_args;
 

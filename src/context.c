@@ -11,7 +11,7 @@
 const char *wd_version(void)
 {
 #define STRING_(x) #x
-#define STRING(x) STRING_(x)
+#define STRING(x)  STRING_(x)
     return STRING(WD_VERSION_MAJOR) "." STRING(WD_VERSION_MINOR) "." STRING(WD_VERSION_PATCH);
 }
 
@@ -199,8 +199,8 @@ wd_status wd_buffer_create(wd_context *ctx, size_t bytes, const void *data, cl_m
                        ctx->caps.name, ctx->caps.max_alloc_bytes);
     cl_int err;
     const cl_mem_flags flags = CL_MEM_READ_WRITE | (data && bytes ? CL_MEM_COPY_HOST_PTR : 0);
-    *out = clCreateBuffer(ctx->cl, flags, bytes ? bytes : 1, flags & CL_MEM_COPY_HOST_PTR ? (void *)(uintptr_t)data : NULL,
-                          &err);
+    *out = clCreateBuffer(ctx->cl, flags, bytes ? bytes : 1,
+                          flags & CL_MEM_COPY_HOST_PTR ? (void *)(uintptr_t)data : NULL, &err);
     return *out ? WD_OK : wd_fail_cl(err, "wd_buffer_create", "clCreateBuffer");
 }
 

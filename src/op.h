@@ -77,7 +77,7 @@ struct wd_tensor_desc {
     } shape[2];                         /* [1]: where wd_op.layout's choice is 1; rank 0: as [0] */
 };
 
-#define WD_TYPE(t) (1u << (t))
+#define WD_TYPE(t)    (1u << (t))
 #define WD_TYPES_DATA (WD_TYPE(WD_F32) | WD_TYPE(WD_F16) | WD_TYPE(WD_BF16))
 
 enum wd_scalar_kind {
@@ -163,9 +163,9 @@ struct wd_op {
     size_t num_tensors;
     const struct wd_scalar_desc *scalars;
     size_t num_scalars;
-    int layout;               /* index of the scalar that picks shape[1], or -1 */
-    size_t workspace_offset;  /* of `cl_mem workspace` in the args struct, or WD_DERIVED */
-    size_t cu_seqlens_offset; /* of `cu_seqlens_host` in the args struct, or WD_DERIVED */
+    int layout;                               /* index of the scalar that picks shape[1], or -1 */
+    size_t workspace_offset;                  /* of `cl_mem workspace` in the args struct, or WD_DERIVED */
+    size_t cu_seqlens_offset;                 /* of `cu_seqlens_host` in the args struct, or WD_DERIVED */
     const struct wd_variant *const *variants; /* NULL-terminated, best first */
     /** The operation's own rules, after dims, choices, dtypes and presence are read and before shapes are used:
      *  fills defaults and derived dims. Errors through wd_fail(WD_EINVAL, "wd_<op>: <argument>: ..."). */

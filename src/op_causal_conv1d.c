@@ -8,30 +8,42 @@
 #define ARG(member) offsetof(wd_causal_conv1d_args, member)
 
 static const struct wd_dim_desc dims[] = {
-    [CONV_B] = {"B", ARG(B), WD_DIM_ARG},
-    [CONV_D] = {"D", ARG(D), WD_DIM_ARG},
-    [CONV_S] = {"S", ARG(S), WD_DIM_ARG},
-    [CONV_W] = {"W", ARG(W), WD_DIM_FIXED},
-    [CONV_N] = {"N", ARG(N), WD_DIM_ARG},
-    [CONV_TAIL] = {"tail", WD_DERIVED, WD_DIM_HOST},
-    [CONV_SEQ] = {"seq", WD_DERIVED, WD_DIM_HOST},
-    [CONV_N1] = {"N1", WD_DERIVED, WD_DIM_HOST},
+    [CONV_B] = {"B", ARG(B), WD_DIM_ARG},          [CONV_D] = {"D", ARG(D), WD_DIM_ARG},
+    [CONV_S] = {"S", ARG(S), WD_DIM_ARG},          [CONV_W] = {"W", ARG(W), WD_DIM_FIXED},
+    [CONV_N] = {"N", ARG(N), WD_DIM_ARG},          [CONV_TAIL] = {"tail", WD_DERIVED, WD_DIM_HOST},
+    [CONV_SEQ] = {"seq", WD_DERIVED, WD_DIM_HOST}, [CONV_N1] = {"N1", WD_DERIVED, WD_DIM_HOST},
 };
 
 enum { DATA = WD_TYPES_DATA, I32 = WD_TYPE(WD_I32) };
 
-#define ROWS {{3, {CONV_B, CONV_D, CONV_S}}, {3, {CONV_B, CONV_S, CONV_D}}}
-#define STATES {{3, {CONV_SEQ, CONV_D, CONV_TAIL}}}
+#define ROWS                                                                                                           \
+    {                                                                                                                  \
+        {3, {CONV_B, CONV_D, CONV_S}},                                                                                 \
+        {                                                                                                              \
+            3,                                                                                                         \
+            {                                                                                                          \
+                CONV_B, CONV_S, CONV_D                                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define STATES                                                                                                         \
+    {                                                                                                                  \
+        {                                                                                                              \
+            3,                                                                                                         \
+            {                                                                                                          \
+                CONV_SEQ, CONV_D, CONV_TAIL                                                                            \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
 
 static const struct wd_tensor_desc tensors[] = {
     [CONV_x] = {"x", ARG(x), WD_IN, false, true, DATA, WD_F32, WD_FILL_NORMAL, ROWS},
-    [CONV_weight] = {"weight", ARG(weight), WD_IN, false, false, DATA, WD_F32, WD_FILL_NORMAL,
-                     {{2, {CONV_D, CONV_W}}}},
+    [CONV_weight] = {"weight", ARG(weight), WD_IN, false, false, DATA, WD_F32, WD_FILL_NORMAL, {{2, {CONV_D, CONV_W}}}},
     [CONV_bias] = {"bias", ARG(bias), WD_IN, true, false, DATA, WD_F32, WD_FILL_NORMAL, {{1, {CONV_D}}}},
     [CONV_initial_state] = {"initial_state", ARG(initial_state), WD_IN, true, false, DATA, WD_F32, WD_FILL_NORMAL,
                             STATES},
-    [CONV_cu_seqlens] = {"cu_seqlens", ARG(cu_seqlens), WD_IN, true, false, I32, WD_I32, WD_FILL_OFFSETS,
-                         {{1, {CONV_N1}}}},
+    [CONV_cu_seqlens] =
+        {"cu_seqlens", ARG(cu_seqlens), WD_IN, true, false, I32, WD_I32, WD_FILL_OFFSETS, {{1, {CONV_N1}}}},
     [CONV_out] = {"out", ARG(out), WD_OUT, false, true, DATA, WD_F32, WD_FILL_NORMAL, ROWS},
     [CONV_final_state] = {"final_state", ARG(final_state), WD_OUT, true, false, DATA, WD_F32, WD_FILL_NORMAL, STATES},
 };
@@ -178,8 +190,7 @@ static void model_bds(const struct wd_problem *p, int *param)
            ((size_t)(32 * param[GPU_INFLIGHT]) > vectors || elements_held(p, param) > MAX_HELD / 2))
         param[GPU_INFLIGHT] /= 2;
     param[GPU_SPAN] = param[GPU_LOCAL];
-    while (param[GPU_SPAN] > 8 &&
-           wd_ceil_div(vectors, segment(param)) * segment(param) - vectors > vectors / 8)
+    while (param[GPU_SPAN] > 8 && wd_ceil_div(vectors, segment(param)) * segment(param) - vectors > vectors / 8)
         param[GPU_SPAN] /= 2;
 }
 
@@ -216,8 +227,7 @@ static void gpu_grid(const struct wd_caps *caps, const struct wd_problem *p, con
     const size_t B = p->dim[CONV_B], D = p->dim[CONV_D], S = p->dim[CONV_S];
     const size_t teams = B * D * wd_ceil_div(wd_ceil_div(S, width), segment(param));
     const size_t items = B * wd_ceil_div(S, (size_t)param[GPU_SPAN]) * wd_ceil_div(D, width);
-    const size_t outputs =
-        is_bsd(p) ? wd_ceil_div(items, local) : wd_ceil_div(teams, local / (size_t)param[GPU_SPAN]);
+    const size_t outputs = is_bsd(p) ? wd_ceil_div(items, local) : wd_ceil_div(teams, local / (size_t)param[GPU_SPAN]);
     const size_t states = p->tensor[CONV_final_state].present ? wd_ceil_div(p->dim[CONV_SEQ] * D, local) : 0;
     wd_stream_grid(g, local, outputs + states);
 }

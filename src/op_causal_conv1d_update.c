@@ -8,9 +8,12 @@
 #define ARG(member) offsetof(wd_causal_conv1d_update_args, member)
 
 static const struct wd_dim_desc dims[] = {
-    [UPD_B] = {"B", ARG(B), WD_DIM_ARG},         [UPD_D] = {"D", ARG(D), WD_DIM_ARG},
-    [UPD_T] = {"T", ARG(T), WD_DIM_ARG},         [UPD_W] = {"W", ARG(W), WD_DIM_FIXED},
-    [UPD_SLOTS] = {"slots", ARG(slots), WD_DIM_ARG}, [UPD_TAIL] = {"tail", WD_DERIVED, WD_DIM_HOST},
+    [UPD_B] = {"B", ARG(B), WD_DIM_ARG},
+    [UPD_D] = {"D", ARG(D), WD_DIM_ARG},
+    [UPD_T] = {"T", ARG(T), WD_DIM_ARG},
+    [UPD_W] = {"W", ARG(W), WD_DIM_FIXED},
+    [UPD_SLOTS] = {"slots", ARG(slots), WD_DIM_ARG},
+    [UPD_TAIL] = {"tail", WD_DERIVED, WD_DIM_HOST},
 };
 
 enum { DATA = WD_TYPES_DATA, I32 = WD_TYPE(WD_I32) };
@@ -19,7 +22,14 @@ static const struct wd_tensor_desc tensors[] = {
     [UPD_x] = {"x", ARG(x), WD_IN, false, true, DATA, WD_F32, WD_FILL_NORMAL, {{3, {UPD_B, UPD_T, UPD_D}}}},
     [UPD_weight] = {"weight", ARG(weight), WD_IN, false, false, DATA, WD_F32, WD_FILL_NORMAL, {{2, {UPD_D, UPD_W}}}},
     [UPD_bias] = {"bias", ARG(bias), WD_IN, true, false, DATA, WD_F32, WD_FILL_NORMAL, {{1, {UPD_D}}}},
-    [UPD_state] = {"state", ARG(state), WD_INOUT, false, false, DATA, WD_F32, WD_FILL_NORMAL,
+    [UPD_state] = {"state",
+                   ARG(state),
+                   WD_INOUT,
+                   false,
+                   false,
+                   DATA,
+                   WD_F32,
+                   WD_FILL_NORMAL,
                    {{3, {UPD_SLOTS, UPD_D, UPD_TAIL}}}},
     [UPD_slot] = {"slot", ARG(slot), WD_IN, true, false, I32, WD_I32, WD_FILL_SLOTS, {{1, {UPD_B}}}},
     [UPD_out] = {"out", ARG(out), WD_OUT, false, true, DATA, WD_F32, WD_FILL_NORMAL, {{3, {UPD_B, UPD_T, UPD_D}}}},

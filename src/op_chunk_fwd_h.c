@@ -41,6 +41,17 @@ static size_t states(const struct wd_problem *p)
 
 /* ---- cpu ---- */
 
+/* Packed w and k, larger than the first-level cache, are read once a panel: where registers are few, wide panels of few
+ * rows read them less often: a tenth less time than 4 x 2 on AVX2. */
+static void cpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    wd_gdn_cpu_model(caps, p, param);
+    if (param[WD_CPU_VL] == 8 && p->dim[GDN_V] > 16) {
+        param[WD_CPU_RB] = 2;
+        param[WD_CPU_NC] = 4;
+    }
+}
+
 static void cpu_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
     wd_gdn_grid(g, 1, states(p) * wd_gdn_slices(caps, states(p), wd_gdn_cpu_panels(param, p->dim[GDN_V]), 4));
@@ -52,7 +63,7 @@ static const struct wd_variant cpu = {
     .kernel = "chunk_fwd_h_cpu",
     .params = wd_gdn_cpu_params,
     .refuse = wd_gdn_cpu_refuse,
-    .model = wd_gdn_cpu_model,
+    .model = cpu_model,
     .valid = wd_gdn_cpu_valid,
     .grid = cpu_grid,
 };
@@ -88,8 +99,8 @@ static size_t tiles(const struct wd_problem *p, int tx)
 static void tile_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     int tx = 16;
-    while (tx > 4 && (!tile_fits(caps, p, tx, wd_tile_model_mr(caps, tx)) ||
-                      states(p) * tiles(p, tx) < caps->compute_units))
+    while (tx > 4 &&
+           (!tile_fits(caps, p, tx, wd_tile_model_mr(caps, tx)) || states(p) * tiles(p, tx) < caps->compute_units))
         tx /= 2;
     param[TILE_TX] = tx;
     param[TILE_MR] = wd_tile_model_mr(caps, tx);

@@ -101,8 +101,7 @@ static void tile_grid(const struct wd_caps *caps, const struct wd_problem *p, co
 {
     (void)caps;
     const size_t columns = (size_t)param[TILE_NB] * WD_GDN_CHUNK;
-    wd_gdn_grid(g, (size_t)(TX * WD_GDN_CHUNK / param[TILE_MR]),
-                pieces(p) * ((p->dim[GDN_V] + columns - 1) / columns));
+    wd_gdn_grid(g, (size_t)(TX * WD_GDN_CHUNK / param[TILE_MR]), pieces(p) * ((p->dim[GDN_V] + columns - 1) / columns));
 }
 
 static const struct wd_variant tile = {

@@ -8,10 +8,8 @@
 #define ARG(member) offsetof(wd_fp8_quant_args, member)
 
 static const struct wd_dim_desc dims[] = {
-    [FP8_TOKENS] = {"tokens", ARG(tokens), WD_DIM_ARG},
-    [FP8_HIDDEN] = {"hidden", ARG(hidden), WD_DIM_HOST},
-    [FP8_GROUP] = {"group", ARG(group), WD_DIM_FIXED},
-    [FP8_GROUPS] = {"groups", WD_DERIVED, WD_DIM_ARG},
+    [FP8_TOKENS] = {"tokens", ARG(tokens), WD_DIM_ARG},  [FP8_HIDDEN] = {"hidden", ARG(hidden), WD_DIM_HOST},
+    [FP8_GROUP] = {"group", ARG(group), WD_DIM_FIXED},   [FP8_GROUPS] = {"groups", WD_DERIVED, WD_DIM_ARG},
     [FP8_TOKENS4] = {"tokens4", WD_DERIVED, WD_DIM_ARG},
 };
 
@@ -23,7 +21,14 @@ enum {
 static const struct wd_tensor_desc tensors[] = {
     [FP8_x] = {"x", ARG(x), WD_IN, false, true, WD_TYPES_DATA, WD_F32, WD_FILL_NORMAL, {{2, {FP8_TOKENS, FP8_HIDDEN}}}},
     [FP8_q] = {"q", ARG(q), WD_OUT, false, true, Q_TYPES, WD_F32, WD_FILL_NORMAL, {{2, {FP8_TOKENS, FP8_HIDDEN}}}},
-    [FP8_s] = {"s", ARG(s), WD_OUT, false, false, S_TYPES, WD_F32, WD_FILL_NORMAL,
+    [FP8_s] = {"s",
+               ARG(s),
+               WD_OUT,
+               false,
+               false,
+               S_TYPES,
+               WD_F32,
+               WD_FILL_NORMAL,
                {{2, {FP8_TOKENS, FP8_GROUPS}}, {2, {FP8_GROUPS, FP8_TOKENS4}}}},
 };
 

@@ -13,7 +13,10 @@
 
 /* ---- Rows of tables ---- */
 
-#define WD_GDN_DIM(args, name, kind) {#name, offsetof(args, name), kind}
+#define WD_GDN_DIM(args, name, kind)                                                                                   \
+    {                                                                                                                  \
+#name, offsetof(args, name), kind                                                                              \
+    }
 
 /* The dims of an operation on [B][T] tokens with K and V: `.dims = (const struct wd_dim_desc[]){WD_GDN_DIMS(args)}`. */
 #define WD_GDN_DIMS(args)                                                                                              \
@@ -25,7 +28,15 @@
     [GDN_N1] = {"N1", WD_DERIVED, WD_DIM_HOST}
 
 /* A shape of the given dims, outermost first. */
-#define WD_GDN_SHAPE(...) {{sizeof((unsigned char[]){__VA_ARGS__}), {__VA_ARGS__}}}
+#define WD_GDN_SHAPE(...)                                                                                              \
+    {                                                                                                                  \
+        {                                                                                                              \
+            sizeof((unsigned char[]){__VA_ARGS__}),                                                                    \
+            {                                                                                                          \
+                __VA_ARGS__                                                                                            \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
 
 /* Data of f32, f16 or bf16 whose rows kernels move as vectors; gates and betas; states; where packed sequences start.
  * The last arguments are the shape's dims. */
@@ -50,7 +61,10 @@
         .dtypes = WD_TYPE(WD_I32), .dtype = WD_I32, .fill = WD_FILL_OFFSETS, .shape = WD_GDN_SHAPE(n1)                 \
     }
 
-#define WD_GDN_MATH(args) {.name = "math", .offset = offsetof(args, math), .kind = WD_CHOICE, .choices = wd_gdn_math}
+#define WD_GDN_MATH(args)                                                                                              \
+    {                                                                                                                  \
+        .name = "math", .offset = offsetof(args, math), .kind = WD_CHOICE, .choices = wd_gdn_math                      \
+    }
 extern const char *const wd_gdn_math[]; /* names of wd_math */
 
 /* ---- Rules, for wd_op.check ---- */

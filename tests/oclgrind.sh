@@ -1,21 +1,36 @@
 #!/bin/sh
 # Every operation's variants under Oclgrind: any data race, stray access, barrier divergence or read of memory that
-# nothing wrote fails. The GPU forms first, then the CPU forms.
+# nothing wrote fails. The GPU forms and the CPU forms, as many runs at a time as there are processors.
 # usage: tests/oclgrind.sh BUILD [OP...]
 set -u
-build=${1:?usage: tests/oclgrind.sh BUILD [OP...]}
+build=$(cd "${1:?usage: tests/oclgrind.sh BUILD [OP...]}" && pwd)
 shift
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-export WARPDRIVE_CACHE_DIR= WARPDRIVE_TUNING_FILE=
-status=0
-for forms in 0 1; do
-    WARPDRIVE_CPU_FORMS=$forms oclgrind --data-races --uninitialized --max-errors 5 --build-options "-cl-opt-disable" \
-        "$build/warpdrive" verify --tiny "$@" >"$log" 2>&1 </dev/null || status=1
-    if grep -qE 'race|Uninitialized|Invalid|divergence|Error' "$log"; then
-        status=1
-    fi
-    [ "$status" -eq 0 ] || grep -vE ' ok$| skip: ' "$log" | head -n 60
-    tail -n 1 "$log"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export WARPDRIVE_CACHE_DIR= WARPDRIVE_TUNING_FILE= build scratch
+[ $# -gt 0 ] || set -- fp8_quant causal_conv1d causal_conv1d_update recompute_w_u chunk_fwd_h chunk_fwd_o gdn_prepare \
+    gdn_forward gdn_decode
+
+# Uninitialised reads are followed in unoptimised code, since Oclgrind 21.10 does not know the optimiser's freeze; for
+# the matrix operations that takes many minutes, and there only the poisoned buffers of every trial look for them.
+for op in "$@"; do
+    for forms in 0 1; do
+        echo "$op $forms races --data-races"
+        case $op in
+        fp8_quant | causal_conv1d*) echo "$op $forms uninitialized --uninitialized --build-options -cl-opt-disable" ;;
+        esac
+    done
+done | xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' sh -c '
+    set -- {}
+    op=$1 forms=$2 check=$3 log=$scratch/$1.$2.$3
+    shift 3
+    WARPDRIVE_CPU_FORMS=$forms oclgrind "$@" --max-errors 5 "$build/warpdrive" verify --tiny "$op" >"$log" 2>&1
+    status=$?
+    grep -qE "race|Uninitialized|Invalid|divergence|ERROR" "$log" && status=1
+    [ "$status" -eq 0 ] || mv "$log" "$log.failed"'
+
+for log in "$scratch"/*; do
+    printf '%-40s %s\n' "$(basename "$log")" "$(tail -n 1 "$log")"
+    case $log in *.failed) grep -vE ' ok$| skip: ' "$log" | head -n 40 ;; esac
 done
-exit $status
+! ls "$scratch"/*.failed >/dev/null 2>&1

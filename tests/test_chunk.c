@@ -17,7 +17,10 @@ struct sizes {
 struct types {
     wd_dtype k, w, v, A, h, o;
 };
-#define ALL(t) {t, t, t, t, t, t}
+#define ALL(t)                                                                                                         \
+    {                                                                                                                  \
+        t, t, t, t, t, t                                                                                               \
+    }
 
 /* One shape for all three operations. */
 struct shape {
@@ -48,7 +51,7 @@ union args {
 
 static const struct wd_op *const ops[] = {&wd_op_recompute_w_u, &wd_op_chunk_fwd_h, &wd_op_chunk_fwd_o};
 
-#define SIZES(s) s.B, s.T, s.H, s.HV, s.K, s.V, s.N
+#define SIZES(s)   s.B, s.T, s.H, s.HV, s.K, s.V, s.N
 #define OFFSETS(s) .cu_seqlens = {.dtype = (s)->n.N ? WD_I32 : WD_DTYPE_DEFAULT}
 
 static union args args_of(const struct wd_op *op, const struct shape *s)
@@ -105,8 +108,12 @@ static void chunk__any_length_and_gates__matches_reference(void **unused)
     static const size_t lengths[] = {1, 37, 63, 64, 65, 100, 127, 200};
     for (size_t i = 0; i < WD_COUNT(lengths); i++)
         for (int gates = WD_GATES_MILD; gates <= WD_GATES_ZERO; gates++) {
-            const struct shape s = {.name = "lengths", .n = {2, lengths[i], 2, 4, 64, 100, 0}, .initial = true,
-                                    .final = true, .all = true, .gates = (enum wd_gates)gates};
+            const struct shape s = {.name = "lengths",
+                                    .n = {2, lengths[i], 2, 4, 64, 100, 0},
+                                    .initial = true,
+                                    .final = true,
+                                    .all = true,
+                                    .gates = (enum wd_gates)gates};
             check(&s, NULL, NULL);
         }
 }
@@ -114,10 +121,13 @@ static void chunk__any_length_and_gates__matches_reference(void **unused)
 static void chunk__any_width_and_heads__matches_reference(void **unused)
 {
     (void)unused;
-    static const size_t widths[][2] = {{1, 1},     {9, 60},    {60, 9},    {64, 128},  {128, 64},  {96, 100}, {100, 96},
-                                       {128, 128}, {160, 192}, {192, 160}, {256, 256}, {256, 1}, {1, 256}};
+    static const size_t widths[][2] = {{1, 1},     {9, 60},    {60, 9},    {64, 128},  {128, 64}, {96, 100}, {100, 96},
+                                       {128, 128}, {160, 192}, {192, 160}, {256, 256}, {256, 1},  {1, 256}};
     for (size_t i = 0; i < WD_COUNT(widths); i++) {
-        const struct shape s = {.name = "widths", .final = true, .A_is_lower = i % 2, .all = i % 6 == 1,
+        const struct shape s = {.name = "widths",
+                                .final = true,
+                                .A_is_lower = i % 2,
+                                .all = i % 6 == 1,
                                 .n = {1, 100, 1, (size_t)1 << i % 3, widths[i][0], widths[i][1], 0}};
         check(&s, NULL, NULL);
     }
@@ -273,7 +283,8 @@ static void chunk__gates_of_minus_800__stay_finite(void **unused)
 static void chunk__wrong_offsets_on_the_device__are_clamped(void **unused)
 {
     (void)unused;
-    static const double wrong[][APART + 1] = {{-5, 40, 20, 500, 100, 90, 192, 192}, {192, 0, 0, 0, 0, 0, 0, 0},
+    static const double wrong[][APART + 1] = {{-5, 40, 20, 500, 100, 90, 192, 192},
+                                              {192, 0, 0, 0, 0, 0, 0, 0},
                                               {0, 2147483647, -2147483647, 3, 64, 128, 192, 1 << 30}};
     static const double meant[][APART + 1] = {{0, 40, 40, 192, 192, 192, 192, 192},
                                               {192, 192, 192, 192, 192, 192, 192, 192},

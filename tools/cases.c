@@ -39,7 +39,7 @@ const struct op_case op_cases[] = {
     {"recompute_w_u", "B=1,T=2048,H=4,HV=8,K=128,V=128", CASE_DEMO},
     {"recompute_w_u", "B=1,T=8192,H=32,HV=32,K=128,V=128", CASE_BENCH_GPU},
 
-    {"recompute_w_u", "B=1,T=66,H=1,HV=2,K=9,V=12", CASE_TINY},
+    {"recompute_w_u", "B=1,T=20,H=1,HV=2,K=9,V=5", CASE_TINY},
 
     {"chunk_fwd_h", "B=2,T=100,H=2,HV=4,K=64,V=128,initial_state,final_state", CASE_VERIFY},
     {"chunk_fwd_h", "B=1,T=200,H=1,HV=1,K=100,V=60,final_state", CASE_VERIFY_F32},
@@ -50,7 +50,7 @@ const struct op_case op_cases[] = {
     {"chunk_fwd_h", "B=1,T=2048,H=4,HV=8,K=128,V=128", CASE_DEMO},
     {"chunk_fwd_h", "B=1,T=8192,H=32,HV=32,K=128,V=128", CASE_BENCH_GPU},
 
-    {"chunk_fwd_h", "B=1,T=68,H=1,HV=2,K=9,V=12,N=2,cu_seqlens,initial_state,final_state", CASE_TINY},
+    {"chunk_fwd_h", "B=1,T=70,H=1,HV=1,K=9,V=5,N=2,cu_seqlens,initial_state,final_state", CASE_TINY},
 
     {"chunk_fwd_o", "B=2,T=100,H=2,HV=4,K=64,V=128", CASE_VERIFY},
     {"chunk_fwd_o", "B=1,T=70,H=1,HV=1,K=100,V=60", CASE_VERIFY_F32},
@@ -61,7 +61,7 @@ const struct op_case op_cases[] = {
     {"chunk_fwd_o", "B=1,T=2048,H=4,HV=8,K=128,V=128", CASE_DEMO},
     {"chunk_fwd_o", "B=1,T=8192,H=32,HV=32,K=128,V=128", CASE_BENCH_GPU},
 
-    {"chunk_fwd_o", "B=1,T=66,H=1,HV=1,K=9,V=12", CASE_TINY},
+    {"chunk_fwd_o", "B=1,T=20,H=1,HV=1,K=9,V=5", CASE_TINY},
 
     {"causal_conv1d_update", "B=3,D=33,T=1,W=4,bias,act=silu", CASE_VERIFY},
     {"causal_conv1d_update", "B=3,D=48,T=2,W=3,slots=5,slot", CASE_VERIFY_F32},
@@ -75,7 +75,7 @@ const struct op_case op_cases[] = {
     {"gdn_prepare", "B=1,T=8192,H=16,HV=32,K=128", CASE_BENCH_GPU},
     {"gdn_prepare", "B=1,T=2048,H=4,HV=8,K=128", CASE_BENCH_CPU | CASE_DEMO},
 
-    {"gdn_prepare", "B=1,T=66,H=1,HV=2,K=9,q,q_out,k_out,beta_out,l2norm", CASE_TINY},
+    {"gdn_prepare", "B=1,T=20,H=1,HV=1,K=9,q,q_out,k_out,beta_out,l2norm", CASE_TINY},
 
     {"gdn_forward", "B=2,T=100,H=2,HV=4,K=64,V=128,initial_state,final_state", CASE_VERIFY},
     {"gdn_forward", "B=1,T=70,H=1,HV=1,K=100,V=60,final_state,l2norm,beta_mode=sigmoid,A_log,dt_bias", CASE_VERIFY_F32},
@@ -83,7 +83,7 @@ const struct op_case op_cases[] = {
     {"gdn_forward", "B=1,T=8192,H=16,HV=32,K=128,V=128,initial_state,final_state", CASE_BENCH_GPU},
     {"gdn_forward", "B=1,T=2048,H=4,HV=8,K=128,V=128,initial_state,final_state", CASE_BENCH_CPU | CASE_DEMO},
 
-    {"gdn_forward", "B=1,T=66,H=1,HV=2,K=9,V=12,initial_state,final_state", CASE_TINY},
+    {"gdn_forward", "B=1,T=66,H=1,HV=1,K=5,V=5,initial_state,final_state", CASE_TINY},
 
     {"gdn_decode", "B=3,H=2,HV=4,K=64,V=128", CASE_VERIFY},
     {"gdn_decode", "B=3,T=2,H=1,HV=1,K=100,V=60,slots=5,slot", CASE_VERIFY_F32},

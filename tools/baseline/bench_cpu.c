@@ -140,8 +140,8 @@ static void setup_fp8(struct bench *b, const struct shape *s)
 static void run_fp8(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_fp8_quant_args a = {.struct_size = sizeof a, .tokens = s->a, .hidden = s->b, .x = view(b, 0),
-                               .q = view(b, 1), .s = view(b, 2)};
+        wd_fp8_quant_args a = {
+            .struct_size = sizeof a, .tokens = s->a, .hidden = s->b, .x = view(b, 0), .q = view(b, 1), .s = view(b, 2)};
         a.q.dtype = s->c == 1 ? WD_E4M3 : WD_F32;
         check(wd_fp8_quant(b->ctx, &a, NULL));
     } else if (s->c == 1)
@@ -161,8 +161,15 @@ static void setup_conv(struct bench *b, const struct shape *s)
 static void run_conv(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_causal_conv1d_args a = {.struct_size = sizeof a, .B = 1, .D = s->a, .S = s->b, .W = 4, .x = view(b, 0),
-                                   .weight = view(b, 1), .bias = view(b, 2), .out = view(b, 3),
+        wd_causal_conv1d_args a = {.struct_size = sizeof a,
+                                   .B = 1,
+                                   .D = s->a,
+                                   .S = s->b,
+                                   .W = 4,
+                                   .x = view(b, 0),
+                                   .weight = view(b, 1),
+                                   .bias = view(b, 2),
+                                   .out = view(b, 3),
                                    .layout = s->c ? WD_LAYOUT_BSD : WD_LAYOUT_BDS};
         check(wd_causal_conv1d(b->ctx, &a, NULL));
     } else
@@ -181,8 +188,14 @@ static void setup_update(struct bench *b, const struct shape *s)
 static void run_update(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_causal_conv1d_update_args a = {.struct_size = sizeof a, .B = s->a, .D = s->b, .W = 4, .x = view(b, 0),
-                                          .weight = view(b, 1), .bias = view(b, 2), .state = view(b, 3),
+        wd_causal_conv1d_update_args a = {.struct_size = sizeof a,
+                                          .B = s->a,
+                                          .D = s->b,
+                                          .W = 4,
+                                          .x = view(b, 0),
+                                          .weight = view(b, 1),
+                                          .bias = view(b, 2),
+                                          .state = view(b, 3),
                                           .out = view(b, 4)};
         check(wd_causal_conv1d_update(b->ctx, &a, NULL));
     } else
@@ -217,9 +230,20 @@ static void setup_w_u(struct bench *b, const struct shape *s)
 static void run_w_u(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_recompute_w_u_args a = {.struct_size = sizeof a, .B = 1, .T = s->a, .H = s->b, .K = s->c, .V = s->d,
-                                   .k = view(b, 0), .v = view(b, 1), .beta = view(b, 2), .A = view(b, 3),
-                                   .g = view(b, 4), .w = view(b, 5), .u = view(b, 6), .A_is_lower = s->e};
+        wd_recompute_w_u_args a = {.struct_size = sizeof a,
+                                   .B = 1,
+                                   .T = s->a,
+                                   .H = s->b,
+                                   .K = s->c,
+                                   .V = s->d,
+                                   .k = view(b, 0),
+                                   .v = view(b, 1),
+                                   .beta = view(b, 2),
+                                   .A = view(b, 3),
+                                   .g = view(b, 4),
+                                   .w = view(b, 5),
+                                   .u = view(b, 6),
+                                   .A_is_lower = s->e};
         check(wd_recompute_w_u(b->ctx, &a, NULL));
     } else if (form == PLAIN_C)
         base_recompute_w_u(gdn(s), s->e, host(b, 0), host(b, 1), host(b, 2), host(b, 3), host(b, 4), host(b, 5),
@@ -247,13 +271,22 @@ static void setup_fwd_h(struct bench *b, const struct shape *s)
 static void run_fwd_h(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_chunk_fwd_h_args a = {.struct_size = sizeof a, .B = 1, .T = s->a, .H = s->b, .K = s->c, .V = s->d,
-                                 .k = view(b, 0), .w = view(b, 1), .u = view(b, 2), .g = view(b, 3), .h = view(b, 4),
+        wd_chunk_fwd_h_args a = {.struct_size = sizeof a,
+                                 .B = 1,
+                                 .T = s->a,
+                                 .H = s->b,
+                                 .K = s->c,
+                                 .V = s->d,
+                                 .k = view(b, 0),
+                                 .w = view(b, 1),
+                                 .u = view(b, 2),
+                                 .g = view(b, 3),
+                                 .h = view(b, 4),
                                  .v_new = view(b, 5)};
         check(wd_chunk_fwd_h(b->ctx, &a, NULL));
     } else
         (form == PLAIN_C ? base_chunk_fwd_h : blas_chunk_fwd_h)(gdn(s), host(b, 0), host(b, 1), host(b, 2), host(b, 3),
-                                                               host(b, 4), host(b, 5));
+                                                                host(b, 4), host(b, 5));
 }
 
 static void setup_fwd_o(struct bench *b, const struct shape *s)
@@ -274,13 +307,22 @@ static void run_fwd_o(struct bench *b, const struct shape *s, enum form form)
 {
     const float scale = 1 / sqrtf((float)s->c);
     if (form == OURS) {
-        wd_chunk_fwd_o_args a = {.struct_size = sizeof a, .B = 1, .T = s->a, .H = s->b, .K = s->c, .V = s->d,
-                                 .q = view(b, 0), .k = view(b, 1), .v_new = view(b, 2), .h = view(b, 3),
-                                 .g = view(b, 4), .o = view(b, 5)};
+        wd_chunk_fwd_o_args a = {.struct_size = sizeof a,
+                                 .B = 1,
+                                 .T = s->a,
+                                 .H = s->b,
+                                 .K = s->c,
+                                 .V = s->d,
+                                 .q = view(b, 0),
+                                 .k = view(b, 1),
+                                 .v_new = view(b, 2),
+                                 .h = view(b, 3),
+                                 .g = view(b, 4),
+                                 .o = view(b, 5)};
         check(wd_chunk_fwd_o(b->ctx, &a, NULL));
     } else
         (form == PLAIN_C ? base_chunk_fwd_o : blas_chunk_fwd_o)(gdn(s), scale, host(b, 0), host(b, 1), host(b, 2),
-                                                               host(b, 3), host(b, 4), host(b, 5));
+                                                                host(b, 3), host(b, 4), host(b, 5));
 }
 
 static void setup_prepare(struct bench *b, const struct shape *s)
@@ -297,8 +339,16 @@ static void setup_prepare(struct bench *b, const struct shape *s)
 static void run_prepare(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_gdn_prepare_args a = {.struct_size = sizeof a, .B = 1, .T = s->a, .H = s->b, .K = s->c, .k = view(b, 0),
-                                 .gate = view(b, 1), .beta = view(b, 2), .g = view(b, 3), .A = view(b, 4)};
+        wd_gdn_prepare_args a = {.struct_size = sizeof a,
+                                 .B = 1,
+                                 .T = s->a,
+                                 .H = s->b,
+                                 .K = s->c,
+                                 .k = view(b, 0),
+                                 .gate = view(b, 1),
+                                 .beta = view(b, 2),
+                                 .g = view(b, 3),
+                                 .A = view(b, 4)};
         check(wd_gdn_prepare(b->ctx, &a, NULL));
     } else
         base_gdn_prepare(gdn(s), host(b, 0), host(b, 1), host(b, 2), host(b, 3), host(b, 4));
@@ -322,9 +372,18 @@ static void setup_forward(struct bench *b, const struct shape *s)
 static void run_forward(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_gdn_forward_args a = {.struct_size = sizeof a, .B = 1, .T = s->a, .H = s->b, .K = s->c, .V = s->d,
-                                 .q = view(b, 0), .k = view(b, 1), .v = view(b, 2), .g = view(b, 3),
-                                 .beta = view(b, 4), .o = view(b, 5)};
+        wd_gdn_forward_args a = {.struct_size = sizeof a,
+                                 .B = 1,
+                                 .T = s->a,
+                                 .H = s->b,
+                                 .K = s->c,
+                                 .V = s->d,
+                                 .q = view(b, 0),
+                                 .k = view(b, 1),
+                                 .v = view(b, 2),
+                                 .g = view(b, 3),
+                                 .beta = view(b, 4),
+                                 .o = view(b, 5)};
         check(wd_gdn_forward(b->ctx, &a, NULL));
     } else
         base_gdn_forward(gdn(s), 1 / sqrtf((float)s->c), host(b, 0), host(b, 1), host(b, 2), host(b, 3), host(b, 4),
@@ -349,9 +408,18 @@ static void setup_decode(struct bench *b, const struct shape *s)
 static void run_decode(struct bench *b, const struct shape *s, enum form form)
 {
     if (form == OURS) {
-        wd_gdn_decode_args a = {.struct_size = sizeof a, .B = s->e, .H = s->b, .K = s->c, .V = s->d, .q = view(b, 0),
-                                .k = view(b, 1), .v = view(b, 2), .g = view(b, 3), .beta = view(b, 4),
-                                .state = view(b, 5), .o = view(b, 6)};
+        wd_gdn_decode_args a = {.struct_size = sizeof a,
+                                .B = s->e,
+                                .H = s->b,
+                                .K = s->c,
+                                .V = s->d,
+                                .q = view(b, 0),
+                                .k = view(b, 1),
+                                .v = view(b, 2),
+                                .g = view(b, 3),
+                                .beta = view(b, 4),
+                                .state = view(b, 5),
+                                .o = view(b, 6)};
         check(wd_gdn_decode(b->ctx, &a, NULL));
     } else
         base_gdn_decode(s->e, gdn(s), 1 / sqrtf((float)s->c), host(b, 0), host(b, 1), host(b, 2), host(b, 3),
@@ -360,15 +428,17 @@ static void run_decode(struct bench *b, const struct shape *s, enum form form)
 
 /* ---- The table ---- */
 
-#define MB(x) ((x) * 4.0)
-#define W_U(T, H, K, V) 2.0 * 64 * (T) * (H) * ((K) + (V))
+#define MB(x)             ((x)*4.0)
+#define W_U(T, H, K, V)   2.0 * 64 * (T) * (H) * ((K) + (V))
 #define FWD_H(T, H, K, V) 4.0 * (T) * (H) * (K) * (V)
 #define FWD_O(T, H, K, V) (T) * (double)(H) * (2.0 * (K) * (V) + 65.0 * ((K) + (V)))
-#define PREPARE(T, H, K) (T) * (double)(H) * (63.0 * (K) + 64 * 64 / 3.0)
+#define PREPARE(T, H, K)  (T) * (double)(H) * (63.0 * (K) + 64 * 64 / 3.0)
 #define GDN_CASES(T, H, K, V, label)                                                                                   \
     {{"recompute_w_u " label, T, H, K, V, 0}, true, 0, W_U(T, H, K, V), setup_w_u, run_w_u},                           \
-    {{"chunk_fwd_h " label, T, H, K, V, 0}, true, 0, FWD_H(T, H, K, V), setup_fwd_h, run_fwd_h},                       \
-    {{"chunk_fwd_o " label, T, H, K, V, 0}, true, 0, FWD_O(T, H, K, V), setup_fwd_o, run_fwd_o}
+        {{"chunk_fwd_h " label, T, H, K, V, 0}, true, 0, FWD_H(T, H, K, V), setup_fwd_h, run_fwd_h},                   \
+    {                                                                                                                  \
+        {"chunk_fwd_o " label, T, H, K, V, 0}, true, 0, FWD_O(T, H, K, V), setup_fwd_o, run_fwd_o                      \
+    }
 
 static const struct test_case cases[] = {
     {{"fp8_quant f32 4096x7168", 4096, 7168, 4, 0, 0}, false, MB(2.0 * 4096 * 7168), 0, setup_fp8, run_fp8},
@@ -378,16 +448,28 @@ static const struct test_case cases[] = {
     {{"conv bsd 2560x4096", 2560, 4096, 1, 0, 0}, false, MB(2.0 * 2560 * 4096), 0, setup_conv, run_conv},
     {{"conv update 64x8192", 64, 8192, 0, 0, 0}, false, MB(8.0 * 64 * 8192), 0, setup_update, run_update},
     GDN_CASES(2048, 8, 128, 128, "T2048 H8 K128 V128"),
-    {{"recompute_w_u lower T2048 H8 K128 V128", 2048, 8, 128, 128, 1}, true, 0, W_U(2048, 8, 128, 128), setup_w_u, run_w_u},
+    {{"recompute_w_u lower T2048 H8 K128 V128", 2048, 8, 128, 128, 1},
+     true,
+     0,
+     W_U(2048, 8, 128, 128),
+     setup_w_u,
+     run_w_u},
     GDN_CASES(2048, 1, 128, 128, "T2048 H1 K128 V128"),
     GDN_CASES(2048, 8, 64, 64, "T2048 H8 K64 V64"),
     GDN_CASES(1024, 8, 100, 100, "T1024 H8 K100 V100"),
     GDN_CASES(1024, 4, 256, 256, "T1024 H4 K256 V256"),
     {{"gdn_prepare T2048 H8 K128", 2048, 8, 128, 128, 0}, false, 0, PREPARE(2048, 8, 128), setup_prepare, run_prepare},
-    {{"gdn_forward T2048 H8 K128 V128", 2048, 8, 128, 128, 0}, false, 0,
+    {{"gdn_forward T2048 H8 K128 V128", 2048, 8, 128, 128, 0},
+     false,
+     0,
      PREPARE(2048, 8, 128) + W_U(2048, 8, 128, 128) / 2 + FWD_H(2048, 8, 128, 128) + FWD_O(2048, 8, 128, 128),
-     setup_forward, run_forward},
-    {{"gdn_decode B16 HV32 K128 V128", 1, 32, 128, 128, 16}, false, MB(2.0 * 16 * 32 * 128 * 128), 0, setup_decode,
+     setup_forward,
+     run_forward},
+    {{"gdn_decode B16 HV32 K128 V128", 1, 32, 128, 128, 16},
+     false,
+     MB(2.0 * 16 * 32 * 128 * 128),
+     0,
+     setup_decode,
      run_decode},
 };
 
