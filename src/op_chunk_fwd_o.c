@@ -27,8 +27,7 @@ static const struct wd_scalar_desc scalars[] = {
 
 static wd_status check(struct wd_problem *p)
 {
-    if (p->real[FWDO_scale] == 0 && p->dim[GDN_K])
-        p->real[FWDO_scale] = (float)(1 / sqrt((double)p->dim[GDN_K]));
+    wd_gdn_default_scale(p, FWDO_scale);
     return wd_gdn_check(p, FWDO_cu_seqlens);
 }
 

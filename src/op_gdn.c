@@ -3,6 +3,8 @@
 #include "dims.h"
 #include "status.h"
 
+#include <math.h>
+
 const char *const wd_gdn_math[] = {"f32", "tf32", NULL};
 
 /* ---- Rules ---- */
@@ -38,6 +40,12 @@ wd_status wd_gdn_check_sequences(struct wd_problem *p, size_t cu, size_t N)
     derived[GDN_C - GDN_N] = WD_GDN_CHUNK;
     derived[GDN_N1 - GDN_N] = dim[N] + 1;
     return WD_OK;
+}
+
+void wd_gdn_default_scale(struct wd_problem *p, size_t scale)
+{
+    if (p->real[scale] == 0 && p->dim[GDN_K])
+        p->real[scale] = (float)(1 / sqrt((double)p->dim[GDN_K]));
 }
 
 wd_status wd_gdn_check(struct wd_problem *p, size_t cu)

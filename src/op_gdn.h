@@ -76,6 +76,9 @@ wd_status wd_gdn_check_heads(struct wd_problem *p, size_t V);
  *  where a dimension other than T is zero, no output has an element. */
 wd_status wd_gdn_check_sequences(struct wd_problem *p, size_t cu, size_t N);
 
+/** A scale of 0 means K^-0.5. */
+void wd_gdn_default_scale(struct wd_problem *p, size_t scale);
+
 /** Both, for an operation with WD_GDN_DIMS. */
 wd_status wd_gdn_check(struct wd_problem *p, size_t cu);
 

@@ -6,8 +6,6 @@
 #include "reference.h"
 #include "status.h"
 
-#include <math.h>
-
 typedef wd_gdn_decode_args args;
 
 static const struct wd_dim_desc dims[] = {
@@ -64,8 +62,7 @@ static wd_status check(struct wd_problem *p)
     if (!p->tensor[DEC_slot].present && d[DEC_SLOTS] < d[DEC_B])
         return wd_fail(WD_EINVAL, "wd_gdn_decode: slots: %zu, fewer than the %zu sequences, and no slot is given",
                        d[DEC_SLOTS], d[DEC_B]);
-    if (p->real[DEC_scale] == 0 && d[DEC_K])
-        p->real[DEC_scale] = 1 / sqrtf((float)d[DEC_K]);
+    wd_gdn_default_scale(p, DEC_scale);
     if (d[DEC_K] == 0 || d[DEC_V] == 0 || d[DEC_B] == 0) /* no sequences: no outputs, whatever the other sizes */
         d[DEC_B] = d[DEC_SLOTS] = 0;
     return WD_OK;

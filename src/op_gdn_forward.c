@@ -5,8 +5,6 @@
 #include "op_gdn_gates.h"
 #include "reference.h"
 
-#include <math.h>
-
 typedef wd_gdn_forward_args args;
 
 static const struct wd_dim_desc dims[] = {WD_GDN_DIMS(args)};
@@ -38,8 +36,7 @@ static wd_status check(struct wd_problem *p)
     const wd_status st = wd_gdn_check_gates(p, FWD_A_log, FWD_dt_bias, FWD_l2norm_eps);
     if (st)
         return st;
-    if (p->real[FWD_scale] == 0 && p->dim[GDN_K])
-        p->real[FWD_scale] = 1 / sqrtf((float)p->dim[GDN_K]);
+    wd_gdn_default_scale(p, FWD_scale);
     return wd_gdn_check(p, FWD_cu_seqlens);
 }
 
