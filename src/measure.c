@@ -177,12 +177,16 @@ static wd_status work_copy(void *user)
     return enqueue(m, m->copy, m->ctx->caps.cpu ? fill_groups(m) : (elements + local - 1) / local, elements, 0.0f);
 }
 
-enum { FMA_STEPS = 4096 };
+/* Long enough that launching is little of the time: a CPU has few items. */
+static cl_ulong fma_steps(const struct wd_meter *m)
+{
+    return m->ctx->caps.cpu ? 1 << 18 : 1 << 12;
+}
 
 static wd_status work_fma(void *user)
 {
     struct wd_meter *m = user;
-    return enqueue(m, m->fma, fill_groups(m), FMA_STEPS, 0.5f);
+    return enqueue(m, m->fma, fill_groups(m), fma_steps(m), 0.5f);
 }
 
 wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_per_s)
@@ -197,6 +201,6 @@ wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_
     const bool cpu = m->ctx->caps.cpu;
     const double lanes = cpu ? m->ctx->caps.simd >= 16 ? 16 : m->ctx->caps.simd >= 8 ? 8 : 4 : 1;
     const double items = (double)fill_groups(m) * (double)local_size(m, m->fma);
-    *flops_per_s = items * lanes * (cpu ? 10 : 8) * FMA_STEPS * 2 / (t.median_ns * 1e-9);
+    *flops_per_s = items * lanes * (cpu ? 10 : 8) * (double)fma_steps(m) * 2 / (t.median_ns * 1e-9);
     return WD_OK;
 }
