@@ -122,7 +122,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
             mma_nk(m, p[j], MMA_CHUNK, a, buffer + ROWS_SIZE, 1, j * MMA_LINE, 0);
         MMA_UNROLL
         for (uint line = 0; line < V_LINES; line++)
-            mma_kn(m, c[line], a, buffer, V_LINES, 0, line);
+            mma_kn(m, c[line], MMA_CHUNK, a, buffer, V_LINES, 0, line, 0);
     }
 
     const float e0 = scale * mma_exp(gates[i]), e1 = scale * mma_exp(gates[i + 8]);
@@ -132,22 +132,19 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
         for (uint j = 0; j < MMA_CHUNK; j++)
             c[line][j] *= (float4)(e0, e0, e1, e1);
     }
-    MMA_LOOP
+    MMA_UNROLL
     for (uint j = 0; j < TOKENS; j++) {
         const uint s = K_LINES + j;
+        gate(m, p[j], gates, i, j * MMA_LINE, scale);
+        mma_operand(m, a, p[j]);
         MMA_WAIT(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE);
         fetch_step(ring + (s + STAGES - 1) % STAGES * STAGE, s + STAGES - 1, k0, k_at.z, h0, v0, v_new_at.z, rows);
-        if (MMA_SKIP(j * MMA_LINE > i - m.row + 15))
-            continue; /* all of P is masked */
         MMA_UNROLL
-        for (uint x = 0; x < MMA_CHUNK; x++)
-            p[0][x] = j == 0 ? p[0][x] : p[TOKENS - 1][x]; /* a loop does not index registers */
-        gate(m, p[0], gates, i, j * MMA_LINE, scale);
-        mma_operand(m, a, p[0]);
-        MMA_UNROLL
-        for (uint line = 0; line < V_LINES; line++)
-            mma_kn(m, c[line], a, ring + s % STAGES * STAGE, V_LINES, 0, line);
+        for (uint line = 0; line < V_LINES; line++) {
+            if (!MMA_SKIP(j * MMA_LINE > i - m.row + 15)) /* all of P is masked */
+                mma_kn(m, c[line], MMA_CHUNK, a, ring + s % STAGES * STAGE, V_LINES, 0, line, 0);
+        }
     }
 
     __global ELEM(T_O) *out = ROW3(o, b, t + i, hv) + column;

@@ -14,8 +14,10 @@
  *                                        from rows in memory by mma_fetch(), mma_fetched()
  *   tile           __local uint4[]       the right operand: rows of lines, MMA_TILE(rows, lines) chunks in all
  *
- *   mma_kn(m, c, a, tile, lines, row, line)      C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
- *   mma_nk(m, c, n, a, tile, lines, row, line)   C += A @ X^T, n of the c[j] only: from row % MMA_CHUNK on
+ *   mma_kn(m, c, n, a, tile, lines, row, line, from)   C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
+ *   mma_nk(m, c, n, a, tile, lines, row, line)         C += A @ X^T
+ *
+ * Both make n of a C's float4s, the first being the one called `from`, or for mma_nk row % MMA_CHUNK.
  *
  * How the depth of a product is numbered is no one's business as long as A and X agree. A step's eight words of depth
  * are here words 2i and 2i+1 of one chunk of each of four items, so that every access, A's and C's too, is 16 bytes
@@ -150,15 +152,12 @@ MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, 
     const bool there = chunk * MMA_CHUNK < width;
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
-    if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % (4 * step) == 0) {
+    if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % step == 0) {
         __local uint4 *dst = tile + r0 / MMA_CHUNK * MMA_PITCH(lines) + r0 % MMA_CHUNK * lines * 8 + chunk;
         const uint next = step / MMA_CHUNK * MMA_PITCH(lines);
         MMA_UNROLL
-        for (uint r = r0; r < all; r += 4 * step, dst += 4 * next) {
-            MMA_UNROLL
-            for (uint i = 0; i < 4; i++, src += stride)
-                mma_copy(there && r + i * step < rows, dst + i * next, src);
-        }
+        for (uint i = 0; i < all / step; i++, src += stride)
+            mma_copy(there && r0 + i * step < rows, dst + i * next, src);
     } else if (r0 < step) {
         MMA_LOOP
         for (uint r = r0; r < all; r += step, src += stride)
@@ -211,14 +210,12 @@ typedef uint mma_raw2_bf16;
 MMA_FN float2 mma_unraw2_f32(float2 x) { return x; }
 MMA_FN float2 mma_unraw2_f16(uint x) { return mma_unpack_f16(x); }
 MMA_FN float2 mma_unraw2_bf16(uint x) { return mma_unpack_bf16(x); }
-MMA_FN float2 mma_load2_f32(__global const float *p) { return *(__global const float2 *)p; }
-MMA_FN float2 mma_load2_f16(__global const half *p) { return mma_unpack_f16(*(__global const uint *)p); }
-MMA_FN float2 mma_load2_bf16(__global const ushort *p) { return mma_unpack_bf16(*(__global const uint *)p); }
 MMA_FN void mma_store2_f32(__global float *p, float x, float y) { *(__global float2 *)p = (float2)(x, y); }
 MMA_FN void mma_store2_f16(__global half *p, float x, float y) { *(__global uint *)p = mma_pack_f16(x, y); }
 MMA_FN void mma_store2_bf16(__global ushort *p, float x, float y) { *(__global uint *)p = mma_pack_bf16(x, y); }
 
-/* MMA_CHUNK neighbours of any type, as floats: mma_store_T to global memory, mma_read_T from local. */
+/* MMA_CHUNK neighbours of any type, as floats: mma_store_T to global memory, mma_load_T from there, mma_read_T from
+ * local memory. */
 MMA_FN void mma_store_f32(__global float *p, const float *f)
 {
     MMA_UNROLL
@@ -226,16 +223,35 @@ MMA_FN void mma_store_f32(__global float *p, const float *f)
         MMA_STORE4(float, p + i, ((float4)(f[i], f[i + 1], f[i + 2], f[i + 3])));
 }
 
-MMA_FN void mma_read_f32(float *f, __local const float *p)
-{
-    MMA_UNROLL
-    for (uint i = 0; i < MMA_CHUNK; i += 4) {
-        const float4 x = *(__local const float4 *)(p + i);
-        f[i] = x.x, f[i + 1] = x.y, f[i + 2] = x.z, f[i + 3] = x.w;
+#define MMA_FETCH_F32(name, space, LOAD4)                                                                              \
+    MMA_FN void name##_f32(float *f, space const float *p)                                                             \
+    {                                                                                                                  \
+        MMA_UNROLL                                                                                                     \
+        for (uint i = 0; i < MMA_CHUNK; i += 4) {                                                                      \
+            const float4 x = LOAD4(float, p + i);                                                                      \
+            f[i] = x.x, f[i + 1] = x.y, f[i + 2] = x.z, f[i + 3] = x.w;                                                \
+        }                                                                                                              \
     }
-}
+#define MMA_READ4(T, p) (*(__local const T##4 *)(p))
+MMA_FETCH_F32(mma_load, __global, MMA_LOAD4)
+MMA_FETCH_F32(mma_read, __local, MMA_READ4)
 
+#define MMA_FETCH_16(T, name, space)                                                                                   \
+    MMA_FN void name##_##T(float *f, space const ELEM(T) *p)                                                           \
+    {                                                                                                                  \
+        uint2 x[MMA_CHUNK / 4];                                                                                        \
+        MMA_UNROLL                                                                                                     \
+        for (uint j = 0; j < MMA_CHUNK / 4; j++)                                                                       \
+            x[j] = ((space const uint2 *)p)[j];                                                                        \
+        MMA_UNROLL                                                                                                     \
+        for (uint j = 0; j < MMA_CHUNK / 4; j++) {                                                                     \
+            const float2 low = mma_unpack_##T(x[j].x), high = mma_unpack_##T(x[j].y);                                  \
+            f[4 * j] = low.x, f[4 * j + 1] = low.y, f[4 * j + 2] = high.x, f[4 * j + 3] = high.y;                      \
+        }                                                                                                              \
+    }
 #define MMA_CHUNKS(T)                                                                                                  \
+    MMA_FETCH_16(T, mma_load, __global)                                                                                \
+    MMA_FETCH_16(T, mma_read, __local)                                                                                 \
     MMA_FN void mma_store_##T(__global ELEM(T) *p, const float *f)                                                     \
     {                                                                                                                  \
         const uint2 x = (uint2)(mma_pack_##T(f[0], f[1]), mma_pack_##T(f[2], f[3]));                                   \
@@ -244,15 +260,6 @@ MMA_FN void mma_read_f32(float *f, __local const float *p)
         else                                                                                                           \
             MMA_STORE4(uint, p, ((uint4)(x, mma_pack_##T(f[MMA_CHUNK - 4], f[MMA_CHUNK - 3]),                          \
                                          mma_pack_##T(f[MMA_CHUNK - 2], f[MMA_CHUNK - 1]))));                          \
-    }                                                                                                                  \
-    MMA_FN void mma_read_##T(float *f, __local const ELEM(T) *p)                                                       \
-    {                                                                                                                  \
-        MMA_UNROLL                                                                                                     \
-        for (uint j = 0; j < MMA_CHUNK / 4; j++) {                                                                     \
-            const uint2 x = ((__local const uint2 *)p)[j];                                                             \
-            const float2 low = mma_unpack_##T(x.x), high = mma_unpack_##T(x.y);                                        \
-            f[4 * j] = low.x, f[4 * j + 1] = low.y, f[4 * j + 2] = high.x, f[4 * j + 3] = high.y;                      \
-        }                                                                                                              \
     }
 MMA_CHUNKS(f16)
 MMA_CHUNKS(bf16)
@@ -333,16 +340,16 @@ MMA_FN struct mma_b mma_make_b(struct mma m, uint2 x)
     return b;
 }
 
-/* Step s of a C as a left operand, before it is one: four words, as they may be passed between warps. */
-MMA_FN uint4 mma_quad(const float4 *c, uint s)
+#define MMA_UNIT (MMA_CHUNK / 2) /* float4s of a C that make two steps of a left operand: s and s + 2, s < 2 */
+
+/* Half of such a step, from half of those float4s; `odd`: of step s + 2. */
+MMA_FN uint2 mma_half(const float4 *c, bool odd)
 {
-    const float4 *p = c + s % 2 * (MMA_CHUNK / 2);
 #if MMA_WIDE
-    return as_uint4(s < 2 ? (float4)(p[0].xz, p[1].xz) : (float4)(p[0].yw, p[1].yw));
+    return as_uint2(odd ? c[0].yw : c[0].xz);
 #else
-#define MMA_PAIR(i, even, odd)                                                                                         \
-    (s < 2 ? CAT(mma_pack_, MMA_TYPE)(p[i].even, p[i + 1].even) : CAT(mma_pack_, MMA_TYPE)(p[i].odd, p[i + 1].odd))
-    return (uint4)(MMA_PAIR(0, x, y), MMA_PAIR(0, z, w), MMA_PAIR(2, x, y), MMA_PAIR(2, z, w));
+    return odd ? (uint2)(CAT(mma_pack_, MMA_TYPE)(c[0].y, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[0].w, c[1].w))
+               : (uint2)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[1].x), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[1].z));
 #endif
 }
 
@@ -350,9 +357,59 @@ MMA_FN uint4 mma_quad(const float4 *c, uint s)
 MMA_FN void mma_operand(struct mma m, struct mma_a a[4], const float4 *c)
 {
     MMA_UNROLL
-    for (uint s = 0; s < 4; s++)
-        a[s] = mma_make_a(m, mma_quad(c, s));
+    for (uint s = 0; s < 4; s++) {
+        const float4 *unit = c + s % 2 * MMA_UNIT;
+        a[s] = mma_make_a(m, (uint4)(mma_half(unit, s > 1), mma_half(unit + MMA_UNIT / 2, s > 1)));
+    }
 }
+
+/* ---- Left operands in local memory: made by one warp, used by others ---- */
+
+#define MMA_PARTS (MMA_SPLIT ? 2 : 1)
+struct mma_left {
+    uint4 part[MMA_PARTS][MMA_WARP]; /* one step */
+};
+
+/* Gives a unit of c to left[0] and left[2]; or half a unit, to their first or second half. */
+MMA_FN void mma_give_unit(struct mma m, __local struct mma_left *left, const float4 *c)
+{
+    MMA_UNROLL
+    for (uint odd = 0; odd < 2; odd++) {
+        const struct mma_a x = mma_make_a(m, (uint4)(mma_half(c, odd), mma_half(c + MMA_UNIT / 2, odd)));
+        __local uint4 *to = &left[2 * odd].part[0][m.row * 4 + m.col];
+        to[0] = x.hi;
+#if MMA_SPLIT
+        to[MMA_WARP] = x.lo;
+#endif
+    }
+}
+
+MMA_FN void mma_give_half(struct mma m, __local struct mma_left *left, const float4 *c, uint second)
+{
+    MMA_UNROLL
+    for (uint odd = 0; odd < 2; odd++) {
+        const struct mma_b x = mma_make_b(m, mma_half(c, odd));
+        __local uint2 *to = (__local uint2 *)&left[2 * odd].part[0][m.row * 4 + m.col] + second;
+        to[0] = x.hi;
+#if MMA_SPLIT
+        to[2 * MMA_WARP] = x.lo;
+#endif
+    }
+}
+
+MMA_FN void mma_take(struct mma m, struct mma_a a[4], __local const struct mma_left left[4])
+{
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s++) {
+        __local const uint4 *from = &left[s].part[0][m.row * 4 + m.col];
+        a[s].hi = from[0];
+#if MMA_SPLIT
+        a[s].lo = from[MMA_WARP];
+#endif
+    }
+}
+
+/* ---- Left operands from rows in global memory ---- */
 
 /* A line of rows m.row and m.row + 8 of a left operand, from memory: low and high are where these rows of `width`
  * elements begin. */
@@ -465,29 +522,34 @@ MMA_FN void mma_multiply(struct mma m, float4 *c, struct mma_a a, const struct m
         mma_instruction(m, c + j, a.hi, b[j].hi);
 }
 
-/* ---- Products. row: a multiple of MMA_LINE, but see mma_nk ---- */
+/* ---- Products. row: a multiple of MMA_LINE, but see mma_nk. n, from: n is MMA_CHUNK, or MMA_UNIT from 0 or it ---- */
 
-MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint row,
-                   uint line)
+MMA_FN void mma_kn(struct mma m, float4 *c, uint n, const struct mma_a a[4], __local const uint4 *tile, uint lines,
+                   uint row, uint line, uint from)
 {
     __local const uint4 *x = tile + (m.col * MMA_PITCH(lines) + m.pick);
     MMA_UNROLL
     for (uint s = 0; s < 4; s++) {
-        const uint at = (row / MMA_CHUNK + s / 2 * 4) * MMA_PITCH(lines) + (s % 2 * (MMA_CHUNK / 2) * lines + line) * 8;
-        const uint4 x0 = x[at], x1 = x[at + lines * 8];
+        const uint at = (row / MMA_CHUNK + s / 2 * 4) * MMA_PITCH(lines) + (s % 2 * MMA_UNIT * lines + line) * 8;
+        uint4 y[MMA_UNIT]; /* words of MMA_UNIT rows */
+        MMA_UNROLL
+        for (uint i = 0; i < MMA_UNIT; i++) {
+            if (n == MMA_CHUNK)
+                y[i] = x[at + i * lines * 8];
+            else
+                y[i].xy = ((__local const uint2 *)(x + at + i * lines * 8))[from / MMA_UNIT];
+        }
         struct mma_b b[MMA_CHUNK];
+        MMA_UNROLL
+        for (uint j = 0; j < n; j++) {
 #if MMA_WIDE
-        MMA_UNROLL
-        for (uint j = 0; j < 4; j++)
-            b[j] = mma_make_b(m, (uint2)(mma_word(x0, j), mma_word(x1, j)));
+            b[j] = mma_make_b(m, (uint2)(mma_word(y[0], j), mma_word(y[1], j)));
 #else
-        const uint4 x2 = x[at + 2 * lines * 8], x3 = x[at + 3 * lines * 8];
-        MMA_UNROLL
-        for (uint j = 0; j < 8; j++)
-            b[j] = mma_make_b(m, (uint2)(mma_halves(mma_word(x0, j / 2), mma_word(x1, j / 2), j % 2),
-                                         mma_halves(mma_word(x2, j / 2), mma_word(x3, j / 2), j % 2)));
+            b[j] = mma_make_b(m, (uint2)(mma_halves(mma_word(y[0], j / 2), mma_word(y[1], j / 2), j % 2),
+                                         mma_halves(mma_word(y[2], j / 2), mma_word(y[3], j / 2), j % 2)));
 #endif
-        mma_multiply(m, c, a[s], b, MMA_CHUNK);
+        }
+        mma_multiply(m, c, a[s], b, n);
     }
 }
 

@@ -6,11 +6,13 @@
  * these go from memory to the engine's tiles untouched.
  *
  * Layout    as recompute_w_u.cl. k and v of one type; A, w and u of any. K and V multiples of 16.
- * Params    PER_UNIT (the host's, for the grid): groups for each compute unit.
- * Launch    any number of groups of 128 items: four warps of 16 rows each. A step makes u or w of one chunk and head;
- *           groups take every so manieth step, and fetch the next one while they compute. Neighbouring steps are
- *           neighbours in memory.
- * Traffic   k, v, w, u once, A twice, the second time from cache. Local: 2 * 64 rows of k or v, and of A.
+ * Variants  mma:        a group makes u and w of one chunk and head; v and k are asked for at once, A stays in registers.
+ *           mma_steps:  a step makes u or w of one chunk and head; a group takes every so manieth step, and fetches its
+ *                       next one, A included, while it computes.
+ * Launch    groups of 128 items, four warps of 16 rows each. mma: B*NT * HV groups; mma_steps: any number of groups
+ *           (PER_UNIT for each compute unit). Heads are neighbours, as in memory.
+ * Traffic   k, v, w, u once; A once, or twice, the second time from cache (mma_steps). Local: 64 rows of v and of k; or 2 *
+ *           64 of one of them and of A.
  * Numerics  mma.cl's; in 16 bits A times its scale is rounded once more. Rows past a short chunk's end count as zero.
  */
 #ifndef K
@@ -32,6 +34,120 @@
 
 #define ITEMS 128
 #define DEPTH (CHUNK / MMA_LINE) /* lines of a row of A, as the product sees it */
+
+/* Stores a line of w or u: rows i and i + 8 of a chunk, where they are there. */
+#define STORE(T, out, pitch, width, rows)                                                                              \
+    MMA_STORE_LINE(T, m, c, line, out, (out) + 8 * (pitch), width, i < (rows), i + 8 < (rows))
+
+#define WU_ARGS                                                                                                        \
+    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),      \
+        GDN_SIZES
+
+/* ---- mma ---- */
+
+/* Rows m.row and m.row + 8 of A as in a C. */
+MMA_FN void load_A(struct mma m, float4 c[DEPTH][MMA_CHUNK], __global const ELEM(T_A) *low,
+                   __global const ELEM(T_A) *high)
+{
+    MMA_UNROLL
+    for (uint i = 0; i < 2 * DEPTH; i++) {
+        const uint at = (i * 4 + m.col) * MMA_CHUNK;
+        float x[MMA_CHUNK], y[MMA_CHUNK];
+        CAT(mma_load_, T_A)(x, low + at);
+        CAT(mma_load_, T_A)(y, high + at);
+        MMA_UNROLL
+        for (uint j = 0; j < MMA_CHUNK; j++) {
+            if (i % 2)
+                c[i / 2][j].yw = (float2)(x[j], y[j]);
+            else
+                c[i / 2][j].xz = (float2)(x[j], y[j]);
+        }
+    }
+}
+
+/* Columns of A past the end of a short chunk may hold anything: zero. */
+MMA_FN void trim_A(struct mma m, float4 c[DEPTH][MMA_CHUNK], uint rows)
+{
+    MMA_UNROLL
+    for (uint i = 0; i < CHUNK / 8; i++) {
+        const uint at = i / MMA_CHUNK * MMA_LINE + m.col * MMA_CHUNK + i % MMA_CHUNK;
+        float4 *a = &c[i / MMA_CHUNK][i % MMA_CHUNK];
+        a->xz = at < rows ? a->xz : 0;
+        a->yw = at + 4 * MMA_CHUNK < rows ? a->yw : 0;
+    }
+}
+
+/* The left operand: A with its columns scaled. */
+MMA_FN void scale_A(struct mma m, struct mma_a a[DEPTH][4], float4 c[DEPTH][MMA_CHUNK], __local const float *scale)
+{
+    MMA_UNROLL
+    for (uint d = 0; d < DEPTH; d++) {
+        float4 x[MMA_CHUNK];
+        MMA_UNROLL
+        for (uint j = 0; j < MMA_CHUNK; j++) {
+            __local const float *s = scale + d * MMA_LINE + m.col * MMA_CHUNK + j;
+            x[j] = c[d][j] * (float4)(s[0], s[4 * MMA_CHUNK], s[0], s[4 * MMA_CHUNK]);
+        }
+        mma_operand(m, a[d], x);
+    }
+}
+
+/* One output, line by line. */
+#define MULTIPLY(T, tile, lines, out, pitch, width)                                                                    \
+    MMA_LOOP                                                                                                           \
+    for (uint line = 0; line < lines; line++) {                                                                        \
+        float4 c[MMA_CHUNK] = {0};                                                                                     \
+        MMA_UNROLL                                                                                                     \
+        for (uint d = 0; d < DEPTH; d++) {                                                                             \
+            if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))                                                \
+                mma_kn(m, c, MMA_CHUNK, a[d], tile, lines, d * MMA_LINE, line, 0);                                     \
+        }                                                                                                              \
+        STORE(T, out, pitch, width, chunk.rows);                                                                       \
+    }
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_mma(WU_ARGS)
+{
+    __local uint4 tile_v[MMA_TILE(CHUNK, MMA_LINES(V))] __attribute__((aligned(16)));
+    __local uint4 tile_k[MMA_TILE(CHUNK, MMA_LINES(K))] __attribute__((aligned(16)));
+    __local float scale_u[CHUNK], scale_w[CHUNK];
+    MMA_HERE(m, ITEMS);
+
+    const uint group = (uint)get_group_id(0), hv = group % (uint)HV, hk = hv / ((uint)HV / (uint)H);
+    const struct gdn_chunk chunk = gdn_chunk(group / (uint)HV, cu_seqlens + cu_seqlens_at.x, T, N, NT);
+    if (chunk.rows == 0)
+        return;
+    const ulong b = chunk.batch, t = chunk.token;
+    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, ITEMS);
+    mma_commit();
+    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, ITEMS);
+    mma_commit();
+
+    const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
+    const uint low = min(i, chunk.rows - 1), high = min(i + 8, chunk.rows - 1); /* rows past the end go nowhere */
+    float4 c_A[DEPTH][MMA_CHUNK];
+    load_A(m, c_A, ROW3(A, b, t + low, hv), ROW3(A, b, t + high, hv));
+    if (id < CHUNK) {
+        const bool there = id < chunk.rows;
+        const float x = there ? ROW2(beta, b, t + id)[hv] : 0;
+        scale_u[id] = x;
+        scale_w[id] = there ? x * mma_exp(ROW2(g, b, t + id)[hv]) : 0;
+    }
+
+    struct mma_a a[DEPTH][4];
+    MMA_WAIT(1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (chunk.rows < CHUNK)
+        trim_A(m, c_A, chunk.rows);
+    scale_A(m, a, c_A, scale_u);
+    MULTIPLY(T_U, tile_v, MMA_LINES(V), ROW3(u, b, t + i, hv), u_at.z, V)
+    MMA_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    scale_A(m, a, c_A, scale_w);
+    MULTIPLY(T_W, tile_k, MMA_LINES(K), ROW3(w, b, t + i, hv), w_at.z, K)
+}
+
+/* ---- mma_steps ---- */
+
 #define LINES (K > V ? MMA_LINES(K) : MMA_LINES(V))
 #define TILE_SIZE MMA_TILE(CHUNK, LINES)              /* in chunks of 16 bytes */
 #define A_CHUNKS (CHUNK * CAT(MMA_SIZE_, T_A) / 16)   /* of a row of A */
@@ -98,13 +214,7 @@ MMA_FN void scaled_A(struct mma m, struct mma_a a[4], __local const uint4 *A, ui
     mma_operand(m, a, c);
 }
 
-/* Stores a line of w or u: rows i and i + 8 of the chunk, where they are there. */
-#define STORE(T, out, pitch, width)                                                                                    \
-    MMA_STORE_LINE(T, m, c, line, out, (out) + 8 * (pitch), width, i < now.rows, i + 8 < now.rows)
-
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
-void recompute_w_u_mma(IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens),
-                       OUT(T_W, w), OUT(T_U, u), GDN_SIZES)
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_mma_steps(WU_ARGS)
 {
     __local uint4 stages[2][STAGE_SIZE] __attribute__((aligned(16)));
     __local float scales[2][CHUNK] __attribute__((aligned(16)));
@@ -150,12 +260,12 @@ void recompute_w_u_mma(IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32
                 MMA_UNROLL
                 for (uint d = 0; d < DEPTH; d++) {
                     if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))
-                        mma_kn(m, c, a[d], tile, LINES, d * MMA_LINE, line);
+                        mma_kn(m, c, MMA_CHUNK, a[d], tile, LINES, d * MMA_LINE, line, 0);
                 }
                 if (now.r % 2)
-                    STORE(T_W, out_w, w_at.z, K);
+                    STORE(T_W, out_w, w_at.z, K, now.rows);
                 else
-                    STORE(T_U, out_u, u_at.z, V);
+                    STORE(T_U, out_u, u_at.z, V, now.rows);
             }
         }
         now = next;
