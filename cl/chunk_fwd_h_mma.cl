@@ -203,10 +203,9 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
         const uint line = wk * SHARE / MMA_CHUNK, unit = wk * SHARE % MMA_CHUNK / MMA_UNIT;
         if (SHARE < MMA_UNIT)
             mma_give_half(m, &left_v[wv][line][unit], sum[0], wk * SHARE % MMA_UNIT != 0);
-        else
-            MMA_UNROLL
-            for (uint i = 0; i < SHARE / MMA_UNIT; i++)
-                mma_give_unit(m, &left_v[wv][line + i / 2][(unit + i) % 2], sum[0] + i * MMA_UNIT);
+        MMA_UNROLL
+        for (uint i = 0; i < SHARE / MMA_UNIT; i++)
+            mma_give_unit(m, &left_v[wv][line + i / 2][(unit + i) % 2], sum[0] + i * MMA_UNIT);
         barrier(CLK_LOCAL_MEM_FENCE); /* left_v is there, and no one reads left_h any more */
 #endif
         MMA_UNROLL

@@ -31,15 +31,22 @@
  *   1  as TF32, each factor rounded to 11 bits.
  *
  * Back ends: NVIDIA sm_80 and later, mma.sync through inline PTX. Everywhere else the instruction is emulated: items
- * exchange operands through local memory with two barriers for each instruction, to test these kernels on any device,
- * not to be fast. So every call must be reached by the whole work-group: never under a condition that differs between
- * warps, unless it is in MMA_SKIP(). Another vendor's engine (AMD MFMA, Intel DPAS) takes a back end of its own here:
- * struct mma, mma_operand, the two products and where C lies, which kernels ask m and MMA_CHUNK for.
+ * exchange operands through local memory with two barriers for every few instructions, to test these kernels on any
+ * device, not to be fast. So every call must be reached by the whole work-group: never under a condition that differs
+ * between warps, unless it is in MMA_SKIP(). Another vendor's engine (AMD MFMA, Intel DPAS) takes a back end of its own
+ * here: struct mma, mma_operand, the two products and where C lies, which kernels ask m and MMA_CHUNK for.
  */
 #ifndef WD_MMA
 #define WD_MMA
 
 #include "common.cl"
+
+#ifndef MMA_TYPE
+#define MMA_TYPE f32
+#endif
+#ifndef MMA_MATH
+#define MMA_MATH 0
+#endif
 
 #ifndef MMA_TYPE
 #define MMA_TYPE f32
@@ -59,6 +66,7 @@
 
 #define MMA_WIDE (CAT(MMA_SIZE_, MMA_TYPE) == 4)
 #define MMA_SPLIT (MMA_WIDE && MMA_MATH == 0)
+#define MMA_PARTS (MMA_SPLIT ? 2 : 1) /* of a factor */
 #define MMA_CHUNK (16 / CAT(MMA_SIZE_, MMA_TYPE))
 #define MMA_LINE (8 * MMA_CHUNK)
 #define MMA_LINES(n) (((n) + MMA_LINE - 1) / MMA_LINE) /* that n elements take */
@@ -93,8 +101,9 @@ MMA_FN struct mma mma_here(__local uint *exchange)
 #define MMA_LOOP _Pragma("unroll 1") /* registers are dearer than branches */
 #else
 #define MMA_HERE(m, items)                                                                                             \
-    __local uint mma_exchange[(items)*6];                                                                              \
-    const struct mma m = mma_here(mma_exchange + get_local_id(0) / MMA_WARP * MMA_WARP * 6)
+    __local uint mma_exchange[(items)*MMA_EXCHANGE];                                                                   \
+    const struct mma m = mma_here(mma_exchange + get_local_id(0) / MMA_WARP * MMA_WARP * MMA_EXCHANGE)
+#define MMA_EXCHANGE (MMA_PARTS * (4 + 2 * MMA_CHUNK)) /* words of operands that an item shows to its warp */
 #define MMA_SKIP(condition) false
 #define MMA_UNROLL
 #define MMA_LOOP
@@ -365,7 +374,6 @@ MMA_FN void mma_operand(struct mma m, struct mma_a a[4], const float4 *c)
 
 /* ---- Left operands in local memory: made by one warp, used by others ---- */
 
-#define MMA_PARTS (MMA_SPLIT ? 2 : 1)
 struct mma_left {
     uint4 part[MMA_PARTS][MMA_WARP]; /* one step */
 };
@@ -440,7 +448,7 @@ MMA_FN void mma_fetched(struct mma m, struct mma_a a[4], const uint4 x[4])
 
 #if MMA_NVIDIA
 
-MMA_FN void mma_instruction(struct mma m, float4 *c, uint4 a, uint2 b)
+MMA_FN void mma_instruction(float4 *c, uint4 a, uint2 b)
 {
 #define MMA_ASM(shape)                                                                                                 \
     __asm__("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                         \
@@ -480,23 +488,36 @@ MMA_FN float mma_dot(uint a, uint b)
 #endif
 }
 
-MMA_FN void mma_instruction(struct mma m, float4 *c, uint4 a, uint2 b)
+MMA_FN uint4 mma_part_a(struct mma_a a, uint part)
 {
-    __local uint *mine = m.exchange + (m.row * 4 + m.col) * 6;
-    vstore4(a, 0, mine);
-    vstore2(b, 0, mine + 4);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    float4 sum = *c;
+#if MMA_SPLIT
+    return part ? a.lo : a.hi;
+#else
+    return a.hi;
+#endif
+}
+
+MMA_FN uint2 mma_part_b(struct mma_b b, uint part)
+{
+#if MMA_SPLIT
+    return part ? b.lo : b.hi;
+#else
+    return b.hi;
+#endif
+}
+
+/* What the instruction makes of a sum and of the operands that the warp's items put at `a` and `b` of their places. */
+MMA_FN float4 mma_emulated(struct mma m, float4 sum, uint a, uint b)
+{
     for (uint k = 0; k < 8; k++) {
-        __local const uint *x = m.exchange + (m.row * 4 + k % 4) * 6 + k / 4 * 2;
-        __local const uint *y = m.exchange + (m.col * 2 * 4 + k % 4) * 6 + 4 + k / 4;
+        __local const uint *x = m.exchange + (m.row * 4 + k % 4) * MMA_EXCHANGE + a + k / 4 * 2;
+        __local const uint *y = m.exchange + (m.col * 2 * 4 + k % 4) * MMA_EXCHANGE + b + k / 4;
         sum.x += mma_dot(x[0], y[0]);
-        sum.y += mma_dot(x[0], y[4 * 6]);
+        sum.y += mma_dot(x[0], y[4 * MMA_EXCHANGE]);
         sum.z += mma_dot(x[1], y[0]);
-        sum.w += mma_dot(x[1], y[4 * 6]);
+        sum.w += mma_dot(x[1], y[4 * MMA_EXCHANGE]);
     }
-    *c = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    return sum;
 }
 
 MMA_FN uint mma_halves(uint x, uint y, bool high)
@@ -509,17 +530,33 @@ MMA_FN uint mma_halves(uint x, uint y, bool high)
 /* c[j] += a @ b[j] for n independent sums: the small products first. */
 MMA_FN void mma_multiply(struct mma m, float4 *c, struct mma_a a, const struct mma_b *b, uint n)
 {
+#if MMA_NVIDIA
 #if MMA_SPLIT
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
-        mma_instruction(m, c + j, a.lo, b[j].hi);
+        mma_instruction(c + j, a.lo, b[j].hi);
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
-        mma_instruction(m, c + j, a.hi, b[j].lo);
+        mma_instruction(c + j, a.hi, b[j].lo);
 #endif
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
-        mma_instruction(m, c + j, a.hi, b[j].hi);
+        mma_instruction(c + j, a.hi, b[j].hi);
+#else
+    __local uint *mine = m.exchange + (m.row * 4 + m.col) * MMA_EXCHANGE;
+    for (uint part = 0; part < MMA_PARTS; part++) {
+        vstore4(mma_part_a(a, part), 0, mine + part * 4);
+        for (uint j = 0; j < n; j++)
+            vstore2(mma_part_b(b[j], part), 0, mine + MMA_PARTS * (4 + 2 * j) + part * 2);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint term = 0; term < 2 * MMA_PARTS - 1; term++) {
+        const uint part_a = MMA_PARTS > 1 && term == 0, part_b = MMA_PARTS > 1 && term == 1;
+        for (uint j = 0; j < n; j++)
+            c[j] = mma_emulated(m, c[j], part_a * 4, MMA_PARTS * (4 + 2 * j) + part_b * 2);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
 }
 
 /* ---- Products. row: a multiple of MMA_LINE, but see mma_nk. n, from: n is MMA_CHUNK, or MMA_UNIT from 0 or it ---- */

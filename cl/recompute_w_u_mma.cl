@@ -43,6 +43,7 @@
     IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),      \
         GDN_SIZES
 
+#if !WD_ONE || KERNEL_recompute_w_u_mma
 /* ---- mma ---- */
 
 /* Rows m.row and m.row + 8 of A as in a C. */
@@ -146,6 +147,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
     MULTIPLY(T_W, tile_k, MMA_LINES(K), ROW3(w, b, t + i, hv), w_at.z, K)
 }
 
+#endif
+
+#if !WD_ONE || KERNEL_recompute_w_u_mma_steps
 /* ---- mma_steps ---- */
 
 #define LINES (K > V ? MMA_LINES(K) : MMA_LINES(V))
@@ -272,3 +276,4 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
         step_on(&next, groups, cu_seqlens + cu_seqlens_at.x, B, T, H, HV, N, NT);
     }
 }
+#endif

@@ -2,6 +2,7 @@
 /* chunk_fwd_h: the recurrence over chunks: the state before each, v_new, and the final state. */
 #include "dims.h"
 #include "op_gdn.h"
+#include "op_gdn_mma.h"
 #include "reference.h"
 
 typedef wd_chunk_fwd_h_args args;
@@ -143,7 +144,7 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &wd_variant_chunk_fwd_h_mma, &tile, &plain, NULL};
 
 const struct wd_op wd_op_chunk_fwd_h = {
     .id = WD_OP_CHUNK_FWD_H,

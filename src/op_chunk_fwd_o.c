@@ -4,6 +4,7 @@
 
 #include "dims.h"
 #include "op_gdn.h"
+#include "op_gdn_mma.h"
 #include "reference.h"
 
 typedef wd_chunk_fwd_o_args args;
@@ -129,7 +130,7 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &wd_variant_chunk_fwd_o_mma, &tile, &plain, NULL};
 
 const struct wd_op wd_op_chunk_fwd_o = {
     .id = WD_OP_CHUNK_FWD_O,

@@ -2,6 +2,7 @@
 /* recompute_w_u: u = A @ (v * beta) and w = A @ (k * beta * exp(g)), chunk by chunk. */
 #include "dims.h"
 #include "op_gdn.h"
+#include "op_gdn_mma.h"
 #include "reference.h"
 
 typedef wd_recompute_w_u_args args;
@@ -132,7 +133,9 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
+static const struct wd_variant *const variants[] = {
+    &cpu, &wd_variant_recompute_w_u_mma, &wd_variant_recompute_w_u_mma_steps, &tile, &plain, NULL,
+};
 
 const struct wd_op wd_op_recompute_w_u = {
     .id = WD_OP_RECOMPUTE_W_U,

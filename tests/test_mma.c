@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels on matrix engines (mma.cl) against the references. Where the device has no such engine they run all the
+ * same, on the emulated instruction: the host's half is told that there is one, the kernel's half is not.
+ */
+#include "variants.h"
+
+#include <stdio.h>
+
+#include "op_gdn_mma.h"
+
+/* ---- Cases ---- */
+
+struct shape {
+    const char *name;
+    const struct wd_variant *variant;
+    size_t B, T, H, HV, K, V, N;
+    wd_dtype data, A, out; /* of the factors; of A or of h where that is an output; of the other outputs */
+    wd_math math;
+    enum wd_gates gates;
+    bool A_is_lower, states;
+    int param[2]; /* zero: the model's */
+};
+
+#define STEPS &wd_variant_recompute_w_u_mma_steps
+#define WU    &wd_variant_recompute_w_u_mma
+#define FWD_H &wd_variant_chunk_fwd_h_mma
+#define FWD_O &wd_variant_chunk_fwd_o_mma
+
+static const struct shape shapes[] = {
+    {"short last chunk", WU, 1, 100, 1, 2, 32, 64, 0, .A_is_lower = true},
+    {"padded lines, 16-bit A and w", WU, 1, 70, 1, 1, 48, 80, 0, .A = WD_BF16, .out = WD_F16, .gates = WD_GATES_STEEP},
+    {"TF32, packed", WU, 1, 150, 1, 1, 32, 32, 3, .math = WD_MATH_TF32},
+    {"two batches", STEPS, 2, 65, 2, 4, 64, 64, 0, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16, .param = {1}},
+    {"f32 A and outputs, packed", STEPS, 1, 150, 1, 1, 64, 32, 2, .data = WD_F16, .A_is_lower = true},
+    {"f32 data", STEPS, 1, 70, 1, 1, 32, 32, 0, .gates = WD_GATES_STEEP},
+
+    {"a line for each warp", FWD_H, 1, 130, 1, 2, 64, 32, 0, .states = true, .param = {1, 2}},
+    {"half a line for each warp", FWD_H, 1, 70, 1, 1, 64, 32, 0, .gates = WD_GATES_STEEP, .param = {2, 4}},
+    {"all of K in a warp, TF32", FWD_H, 2, 70, 1, 1, 96, 16, 0, .math = WD_MATH_TF32, .states = true, .param = {1, 1}},
+    {"bf16, f32 h, packed", FWD_H, 1, 150, 1, 1, 128, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true,
+     .param = {2, 4}},
+    {"f16, padded line", FWD_H, 1, 65, 1, 1, 48, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .param = {1, 2}},
+
+    {"short last chunk", FWD_O, 1, 100, 1, 2, 32, 64, 0, .param = {2, 1}},
+    {"padded lines, split columns", FWD_O, 1, 70, 1, 1, 48, 96, 0, .gates = WD_GATES_STEEP, .param = {4, 2}},
+    {"TF32, packed", FWD_O, 1, 150, 1, 1, 64, 32, 3, .math = WD_MATH_TF32, .param = {3, 1}},
+    {"bf16, f32 out", FWD_O, 2, 65, 2, 4, 64, 64, 0, .data = WD_BF16, .A = WD_BF16},
+    {"f16, padded line", FWD_O, 1, 70, 1, 1, 80, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16},
+};
+
+/* ---- From a case to a call ---- */
+
+union args {
+    wd_recompute_w_u_args wu;
+    wd_chunk_fwd_h_args h;
+    wd_chunk_fwd_o_args o;
+};
+
+#define SIZES(s) s->B, s->T, s->H, s->HV, s->K, s->V, s->N
+#define GIVEN(there)                                                                                                   \
+    {                                                                                                                  \
+        .dtype = (there) ? WD_F32 : WD_DTYPE_DEFAULT                                                                   \
+    }
+#define OFFSETS(s) .cu_seqlens = {.dtype = s->N ? WD_I32 : WD_DTYPE_DEFAULT}
+
+static const struct wd_op *call(const struct shape *s, union args *a)
+{
+    if (s->variant == FWD_H) {
+        *a = (union args){.h = {sizeof a->h, SIZES(s), .k.dtype = s->data, .w.dtype = s->data, .u.dtype = s->out,
+                                .h.dtype = s->A, .v_new.dtype = s->out, .initial_state = GIVEN(s->states),
+                                .final_state = GIVEN(s->states), .math = s->math, OFFSETS(s)}};
+        return &wd_op_chunk_fwd_h;
+    }
+    if (s->variant == FWD_O) {
+        *a = (union args){.o = {sizeof a->o, SIZES(s), .q.dtype = s->data, .k.dtype = s->data, .v_new.dtype = s->data,
+                                .h.dtype = s->data, .o.dtype = s->out, .math = s->math, OFFSETS(s)}};
+        return &wd_op_chunk_fwd_o;
+    }
+    *a = (union args){.wu = {sizeof a->wu, SIZES(s), .k.dtype = s->data, .v.dtype = s->data, .A.dtype = s->A,
+                             .w.dtype = s->out, .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
+    return &wd_op_recompute_w_u;
+}
+
+static void check(const struct shape *s)
+{
+    union args args;
+    const struct wd_op *op = call(s, &args);
+    const struct wd_trial_options options = {.seed = 1, .gates = s->gates};
+    struct wd_caps engine = ctx->caps;
+    struct wd_problem p;
+    struct wd_trial *t;
+    struct wd_trial_result result;
+    struct variants_choice chosen = {.kernel = NULL};
+    if (engine.sm < 80)
+        engine.sm = 80;
+    if (wd_op_check(op, &args, false, &p) || wd_trial_create(ctx, &p, &options, &t))
+        fail_msg("%s: %s: %s", op->name, s->name, wd_last_error());
+    if (!wd_tuning_model(&engine, &t->p, s->variant, &chosen.choice))
+        fail_msg("%s: %s: refused: %s", op->name, s->name, chosen.choice.reason);
+    for (size_t i = 0; i < 2; i++)
+        if (s->param[i])
+            chosen.choice.param[i] = s->param[i];
+    assert_null(wd_choice_fault(&engine, &t->p, &chosen.choice));
+    if (wd_plan_compile(ctx, &t->p, &chosen.choice, &chosen.kernel) || wd_trial_reset(t) ||
+        wd_trial_run(t, variants_launch, &chosen) || wd_trial_check(t, &result))
+        fail_msg("%s: %s: %s", op->name, s->name, wd_last_error());
+    if (!result.ok)
+        fail_msg("%s: %s: %s", op->name, s->name, result.text);
+    wd_trial_destroy(t);
+}
+
+static void check_all(const struct wd_variant *variant)
+{
+    for (size_t i = 0; i < WD_COUNT(shapes); i++)
+        if (shapes[i].variant == variant)
+            check(&shapes[i]);
+}
+
+/* ---- Tests ---- */
+
+static void mma__recompute_w_u__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(WU);
+}
+
+static void mma__recompute_w_u_steps__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(STEPS);
+}
+
+static void mma__chunk_fwd_h__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(FWD_H);
+}
+
+static void mma__chunk_fwd_o__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(FWD_O);
+}
+
+static void mma__what_the_engine_cannot_do__is_refused(void **unused)
+{
+    (void)unused;
+    static const struct shape good = {.variant = FWD_O, .B = 1, .T = 64, .H = 1, .HV = 1, .K = 32, .V = 32};
+    struct wd_caps engine = ctx->caps;
+    struct wd_choice choice;
+    struct wd_problem p;
+    engine.sm = 80;
+    for (int bad = 0; bad < 4; bad++) {
+        struct shape s = good;
+        union args args;
+        s.K = bad == 1 ? 40 : good.K;
+        const struct wd_op *op = call(&s, &args);
+        if (bad == 2)
+            args.o.h.dtype = WD_BF16;
+        if (bad == 3)
+            args.o.q.offset = 1;
+        assert_int_equal(wd_op_check(op, &args, false, &p), WD_OK);
+        assert_int_equal(wd_tuning_model(&engine, &p, s.variant, &choice), bad == 0);
+    }
+    engine.sm = 75;
+    assert_false(wd_tuning_model(&engine, &p, FWD_O, &choice));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mma__recompute_w_u__matches_reference),
+        cmocka_unit_test(mma__recompute_w_u_steps__matches_reference),
+        cmocka_unit_test(mma__chunk_fwd_h__matches_reference),
+        cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
+        cmocka_unit_test(mma__what_the_engine_cannot_do__is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
