@@ -54,11 +54,11 @@ MMA_FN void fetch_step(__local uint4 *buffer, uint s, __global const ELEM(T_K) *
 {
     if (s < K_LINES) {
         const uint width = K % MMA_LINE == 0 ? MMA_LINE : min((uint)MMA_LINE, K - s * MMA_LINE);
-        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_LINE, h + s * MMA_LINE * V, V, width, COLUMNS, ITEMS);
-        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, CHUNK, k + s * MMA_LINE, k_pitch, rows, width, ITEMS);
+        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_PITCH(V_LINES), MMA_LINE, h + s * MMA_LINE * V, V, width, COLUMNS, ITEMS);
+        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, MMA_PITCH(1), CHUNK, k + s * MMA_LINE, k_pitch, rows, width, ITEMS);
     } else if (s < STEPS) {
         const uint j = (s - K_LINES) * MMA_LINE;
-        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_LINE, v + j * v_pitch, v_pitch, rows > j ? rows - j : 0, COLUMNS,
+        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_PITCH(V_LINES), MMA_LINE, v + j * v_pitch, v_pitch, rows > j ? rows - j : 0, COLUMNS,
                       ITEMS);
     }
     mma_commit();
@@ -122,7 +122,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
             mma_nk(m, p[j], MMA_CHUNK, a, buffer + ROWS_SIZE, 1, j * MMA_LINE, 0);
         MMA_UNROLL
         for (uint line = 0; line < V_LINES; line++)
-            mma_kn(m, c[line], MMA_CHUNK, a, buffer, V_LINES, 0, line, 0);
+            mma_kn(m, c[line], a, buffer, V_LINES, MMA_PITCH(V_LINES), 0, line);
     }
 
     const float e0 = scale * mma_exp(gates[i]), e1 = scale * mma_exp(gates[i + 8]);
@@ -143,7 +143,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
         MMA_UNROLL
         for (uint line = 0; line < V_LINES; line++) {
             if (!MMA_SKIP(j * MMA_LINE > i - m.row + 15)) /* all of P is masked */
-                mma_kn(m, c[line], MMA_CHUNK, a, ring + s % STAGES * STAGE, V_LINES, 0, line, 0);
+                mma_kn(m, c[line], a, ring + s % STAGES * STAGE, V_LINES, MMA_PITCH(V_LINES), 0, line);
         }
     }
 

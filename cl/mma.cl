@@ -14,10 +14,11 @@
  *                                        from rows in memory by mma_fetch(), mma_fetched()
  *   tile           __local uint4[]       the right operand: rows of lines, MMA_TILE(rows, lines) chunks in all
  *
- *   mma_kn(m, c, n, a, tile, lines, row, line, from)   C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
- *   mma_nk(m, c, n, a, tile, lines, row, line)         C += A @ X^T
+ *   mma_kn(m, c, a, tile, lines, block, row, line)   C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
+ *   mma_nk(m, c, n, a, tile, lines, row, line)       C += A @ X^T
  *
- * Both make n of a C's float4s, the first being the one called `from`, or for mma_nk row % MMA_CHUNK.
+ * mma_nk makes n of a C's float4s, the first being row % MMA_CHUNK. A half line (mma_kn_half) has MMA_UNIT of them, where
+ * c[j].y is MMA_UNIT columns past c[j].x, in the same chunk.
  *
  * How the depth of a product is numbered is no one's business as long as A and X agree. A step's eight words of depth
  * are here words 2i and 2i+1 of one chunk of each of four items, so that every access, A's and C's too, is 16 bytes
@@ -40,13 +41,6 @@
 #define WD_MMA
 
 #include "common.cl"
-
-#ifndef MMA_TYPE
-#define MMA_TYPE f32
-#endif
-#ifndef MMA_MATH
-#define MMA_MATH 0
-#endif
 
 #ifndef MMA_TYPE
 #define MMA_TYPE f32
@@ -112,7 +106,12 @@ MMA_FN struct mma mma_here(__local uint *exchange)
 /* ---- Tiles ---- */
 
 #define MMA_PITCH(lines) (MMA_CHUNK * (lines)*8 + 1) /* from a block of MMA_CHUNK rows to the next */
+#define MMA_PITCH_HALF(lines) (MMA_PITCH(lines) + 1) /* the same in a tile for mma_kn_half */
+/* For the rows of k in a state's update: a half line of 16-bit data is what a warp is likely to keep (gdn_walk_mma.cl). */
+#define MMA_BLOCK_K(lines) (!MMA_WIDE && (lines) <= 2 ? MMA_PITCH_HALF(lines) : MMA_PITCH(lines))
 #define MMA_TILE(rows, lines) (((rows) + MMA_CHUNK - 1) / MMA_CHUNK * MMA_PITCH(lines))
+/* Where in a tile row i begins, in chunks. */
+#define MMA_ROW(i, lines, block) ((i) / MMA_CHUNK * (block) + (i) % MMA_CHUNK * (lines)*8)
 
 /* Starts copying 16 bytes, or zeros if not `there` (then src is not read). Copies are collected into groups by
  * mma_commit(); MMA_WAIT(n) waits until all of this item's groups but the last n have arrived. */
@@ -150,10 +149,10 @@ MMA_FN void mma_commit(void)
 #define MMA_WAIT(n)
 #endif
 
-/* Starts copying `all` rows into the first `fill` lines of a tile's rows: those below `rows` from x, `pitch` elements
- * apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items` work-items take part, at least 8 for
- * each line to fill. lines, fill, all and items are constants. */
-MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, __global const ELEM(MMA_TYPE) *x,
+/* Starts copying `all` rows into the first `fill` lines of a tile's rows, its blocks being `block` apart: those below
+ * `rows` from x, `pitch` elements apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items`
+ * work-items take part, at least 8 for each line to fill. lines, fill, block, all and items are constants. */
+MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint block, uint all, __global const ELEM(MMA_TYPE) *x,
                           ulong pitch, uint rows, uint width, uint items)
 {
     const uint step = items / (fill * 8); /* rows at a time */
@@ -162,17 +161,71 @@ MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, 
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
     if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % step == 0) {
-        __local uint4 *dst = tile + r0 / MMA_CHUNK * MMA_PITCH(lines) + r0 % MMA_CHUNK * lines * 8 + chunk;
-        const uint next = step / MMA_CHUNK * MMA_PITCH(lines);
+        __local uint4 *dst = tile + r0 / MMA_CHUNK * block + r0 % MMA_CHUNK * lines * 8 + chunk;
+        const uint next = step / MMA_CHUNK * block;
         MMA_UNROLL
         for (uint i = 0; i < all / step; i++, src += stride)
             mma_copy(there && r0 + i * step < rows, dst + i * next, src);
     } else if (r0 < step) {
         MMA_LOOP
         for (uint r = r0; r < all; r += step, src += stride)
-            mma_copy(there && r < rows, tile + r / MMA_CHUNK * MMA_PITCH(lines) + r % MMA_CHUNK * lines * 8 + chunk, src);
+            mma_copy(there && r < rows, tile + r / MMA_CHUNK * block + r % MMA_CHUNK * lines * 8 + chunk, src);
     }
 }
+
+/* ---- Copies that announce themselves ---- */
+
+/* From sm_90 on the memory system copies by itself: no item moves data, and local memory is written at its full width.
+ * One item asks, and each request costs it some 50 cycles, so this is for whole tiles. A place in local memory tells
+ * when all bytes that were announced there have come; it counts rounds from 0. Another may count the warps that are done
+ * with what came, so that it may be overwritten. */
+#define MMA_BULK (WD_SM >= 90)
+
+#if MMA_BULK
+MMA_FN uint mma_address(__local const void *p) { return (uint)(size_t)p; }
+
+/* Once, by one item, for n places that each wait for `count` arrivals; then a barrier. */
+MMA_FN void mma_places(__local ulong *place, uint n, uint count)
+{
+    for (uint i = 0; i < n; i++)
+        __asm__ volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(mma_address(place + i)), "r"(count) : "memory");
+    __asm__ volatile("fence.proxy.async;" ::: "memory");
+}
+
+/* Announces all bytes of a round; the one arrival that a place of count 1 waits for. */
+MMA_FN void mma_announce(__local ulong *place, uint bytes)
+{
+    __asm__ volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                     :
+                     : "r"(mma_address(place)), "r"(bytes)
+                     : "memory");
+}
+
+MMA_FN void mma_arrive(__local ulong *place)
+{
+    __asm__ volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(mma_address(place)) : "memory");
+}
+
+MMA_FN void mma_await(__local ulong *place, uint round)
+{
+    uint done;
+    do {
+        __asm__ volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                         : "=r"(done)
+                         : "r"(mma_address(place)), "r"(round & 1)
+                         : "memory");
+    } while (!done);
+}
+
+/* Asks for `bytes`, a multiple of 16. */
+MMA_FN void mma_bring(__local ulong *place, __local void *dst, __global const void *src, uint bytes)
+{
+    __asm__ volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     :
+                     : "r"(mma_address(dst)), "l"(src), "r"(bytes), "r"(mma_address(place))
+                     : "memory");
+}
+#endif
 
 /* ---- Elements in memory ---- */
 
@@ -212,13 +265,10 @@ MMA_FN uint mma_pack_bf16(float a, float b)
 MMA_FN float2 mma_unpack_f16(uint x) { return vload_half2(0, (__private const half *)&x); }
 MMA_FN float2 mma_unpack_bf16(uint x) { return (float2)(as_float(x << 16), as_float(x & 0xffff0000u)); }
 
-/* Two neighbours; raw: as they lie in memory, so that a load need not be waited for before they are used. */
-typedef float2 mma_raw2_f32;
-typedef uint mma_raw2_f16;
-typedef uint mma_raw2_bf16;
-MMA_FN float2 mma_unraw2_f32(float2 x) { return x; }
-MMA_FN float2 mma_unraw2_f16(uint x) { return mma_unpack_f16(x); }
-MMA_FN float2 mma_unraw2_bf16(uint x) { return mma_unpack_bf16(x); }
+/* Two neighbours. */
+MMA_FN float2 mma_pair_f32(__local const float *p) { return *(__local const float2 *)p; }
+MMA_FN float2 mma_pair_f16(__local const half *p) { return mma_unpack_f16(*(__local const uint *)p); }
+MMA_FN float2 mma_pair_bf16(__local const ushort *p) { return mma_unpack_bf16(*(__local const uint *)p); }
 MMA_FN void mma_store2_f32(__global float *p, float x, float y) { *(__global float2 *)p = (float2)(x, y); }
 MMA_FN void mma_store2_f16(__global half *p, float x, float y) { *(__global uint *)p = mma_pack_f16(x, y); }
 MMA_FN void mma_store2_bf16(__global ushort *p, float x, float y) { *(__global uint *)p = mma_pack_bf16(x, y); }
@@ -335,6 +385,17 @@ MMA_FN struct mma_a mma_make_a(struct mma m, uint4 x)
     return a;
 }
 
+/* From words that were just packed or loaded together: they can stay where they are. */
+MMA_FN struct mma_a mma_fresh_a(struct mma m, uint4 x)
+{
+#if MMA_WIDE
+    return mma_make_a(m, x);
+#else
+    const struct mma_a a = {x};
+    return a;
+#endif
+}
+
 MMA_FN struct mma_b mma_make_b(struct mma m, uint2 x)
 {
     struct mma_b b;
@@ -362,59 +423,52 @@ MMA_FN uint2 mma_half(const float4 *c, bool odd)
 #endif
 }
 
-/* A C as a left operand. */
+/* Step s of a C as a left operand, not yet made one; or of a half line, whose units are 1. */
+MMA_FN uint4 mma_words(const float4 *c, uint s, uint units)
+{
+    const float4 *unit = c + s % units * MMA_UNIT;
+    return (uint4)(mma_half(unit, s >= units), mma_half(unit + MMA_UNIT / 2, s >= units));
+}
+
 MMA_FN void mma_operand(struct mma m, struct mma_a a[4], const float4 *c)
 {
     MMA_UNROLL
-    for (uint s = 0; s < 4; s++) {
-        const float4 *unit = c + s % 2 * MMA_UNIT;
-        a[s] = mma_make_a(m, (uint4)(mma_half(unit, s > 1), mma_half(unit + MMA_UNIT / 2, s > 1)));
-    }
+    for (uint s = 0; s < 4; s++)
+        a[s] = mma_fresh_a(m, mma_words(c, s, 2));
 }
 
 /* ---- Left operands in local memory: made by one warp, used by others ---- */
 
-struct mma_left {
-    uint4 part[MMA_PARTS][MMA_WARP]; /* one step */
-};
+typedef uint4 mma_left[MMA_WARP]; /* one step, not split yet */
 
-/* Gives a unit of c to left[0] and left[2]; or half a unit, to their first or second half. */
-MMA_FN void mma_give_unit(struct mma m, __local struct mma_left *left, const float4 *c)
+/* Gives a C to left[0..3]; or a half line (units 1) to two of them. */
+MMA_FN void mma_give(struct mma m, __local mma_left *left, const float4 *c, uint units)
 {
     MMA_UNROLL
-    for (uint odd = 0; odd < 2; odd++) {
-        const struct mma_a x = mma_make_a(m, (uint4)(mma_half(c, odd), mma_half(c + MMA_UNIT / 2, odd)));
-        __local uint4 *to = &left[2 * odd].part[0][m.row * 4 + m.col];
-        to[0] = x.hi;
-#if MMA_SPLIT
-        to[MMA_WARP] = x.lo;
-#endif
-    }
+    for (uint s = 0; s < 2 * units; s++)
+        left[s][m.row * 4 + m.col] = mma_words(c, s, units);
 }
 
-MMA_FN void mma_give_half(struct mma m, __local struct mma_left *left, const float4 *c, uint second)
+/* Gives a unit of a C to left[0] and left[2]; or half a unit, to their first or second half. */
+MMA_FN void mma_give_unit(struct mma m, __local mma_left *left, const float4 *c)
 {
     MMA_UNROLL
-    for (uint odd = 0; odd < 2; odd++) {
-        const struct mma_b x = mma_make_b(m, mma_half(c, odd));
-        __local uint2 *to = (__local uint2 *)&left[2 * odd].part[0][m.row * 4 + m.col] + second;
-        to[0] = x.hi;
-#if MMA_SPLIT
-        to[2 * MMA_WARP] = x.lo;
-#endif
-    }
+    for (uint odd = 0; odd < 2; odd++)
+        left[2 * odd][m.row * 4 + m.col] = mma_words(c, odd, 1);
 }
 
-MMA_FN void mma_take(struct mma m, struct mma_a a[4], __local const struct mma_left left[4])
+MMA_FN void mma_give_half(struct mma m, __local mma_left *left, const float4 *c, uint second)
 {
     MMA_UNROLL
-    for (uint s = 0; s < 4; s++) {
-        __local const uint4 *from = &left[s].part[0][m.row * 4 + m.col];
-        a[s].hi = from[0];
-#if MMA_SPLIT
-        a[s].lo = from[MMA_WARP];
-#endif
-    }
+    for (uint odd = 0; odd < 2; odd++)
+        ((__local uint2 *)&left[2 * odd][m.row * 4 + m.col])[second] = mma_half(c, odd);
+}
+
+MMA_FN void mma_take(struct mma m, struct mma_a a[4], __local const mma_left *left)
+{
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s++)
+        a[s] = mma_fresh_a(m, left[s][m.row * 4 + m.col]);
 }
 
 /* ---- Left operands from rows in global memory ---- */
@@ -559,26 +613,24 @@ MMA_FN void mma_multiply(struct mma m, float4 *c, struct mma_a a, const struct m
 #endif
 }
 
-/* ---- Products. row: a multiple of MMA_LINE, but see mma_nk. n, from: n is MMA_CHUNK, or MMA_UNIT from 0 or it ---- */
+/* ---- Products ---- */
 
-MMA_FN void mma_kn(struct mma m, float4 *c, uint n, const struct mma_a a[4], __local const uint4 *tile, uint lines,
-                   uint row, uint line, uint from)
+/* row: a multiple of MMA_LINE. block: from a block of the tile's rows to the next, MMA_PITCH(lines), or for
+ * mma_kn_half better MMA_PITCH_HALF(lines). */
+MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint block,
+                   uint row, uint line)
 {
-    __local const uint4 *x = tile + (m.col * MMA_PITCH(lines) + m.pick);
+    __local const uint4 *x = tile + (m.col * block + m.pick);
     MMA_UNROLL
     for (uint s = 0; s < 4; s++) {
-        const uint at = (row / MMA_CHUNK + s / 2 * 4) * MMA_PITCH(lines) + (s % 2 * MMA_UNIT * lines + line) * 8;
+        const uint at = (row / MMA_CHUNK + s / 2 * 4) * block + (s % 2 * MMA_UNIT * lines + line) * 8;
         uint4 y[MMA_UNIT]; /* words of MMA_UNIT rows */
         MMA_UNROLL
-        for (uint i = 0; i < MMA_UNIT; i++) {
-            if (n == MMA_CHUNK)
-                y[i] = x[at + i * lines * 8];
-            else
-                y[i].xy = ((__local const uint2 *)(x + at + i * lines * 8))[from / MMA_UNIT];
-        }
+        for (uint i = 0; i < MMA_UNIT; i++)
+            y[i] = x[at + i * lines * 8];
         struct mma_b b[MMA_CHUNK];
         MMA_UNROLL
-        for (uint j = 0; j < n; j++) {
+        for (uint j = 0; j < MMA_CHUNK; j++) {
 #if MMA_WIDE
             b[j] = mma_make_b(m, (uint2)(mma_word(y[0], j), mma_word(y[1], j)));
 #else
@@ -586,10 +638,37 @@ MMA_FN void mma_kn(struct mma m, float4 *c, uint n, const struct mma_a a[4], __l
                                          mma_halves(mma_word(y[2], j / 2), mma_word(y[3], j / 2), j % 2)));
 #endif
         }
-        mma_multiply(m, c, a[s], b, n);
+        mma_multiply(m, c, a[s], b, MMA_CHUNK);
     }
 }
 
+/* The same for half a line of columns: chunks half * 4 to half * 4 + 3. */
+MMA_FN void mma_kn_half(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines,
+                        uint block, uint row, uint line, uint half_line)
+{
+    __local const uint2 *x = (__local const uint2 *)(tile + m.col * block + half_line * 4) + m.row;
+    MMA_UNROLL
+    for (uint s = 0; s < 4; s++) {
+        const uint at = (row / MMA_CHUNK + s / 2 * 4) * block + (s % 2 * MMA_UNIT * lines + line) * 8;
+        uint2 y[MMA_UNIT];
+        MMA_UNROLL
+        for (uint i = 0; i < MMA_UNIT; i++)
+            y[i] = x[(at + i * lines * 8) * 2];
+        struct mma_b b[MMA_UNIT];
+#if MMA_WIDE
+        b[0] = mma_make_b(m, (uint2)(y[0].x, y[1].x));
+        b[1] = mma_make_b(m, (uint2)(y[0].y, y[1].y));
+#else
+        MMA_UNROLL
+        for (uint j = 0; j < MMA_UNIT; j++)
+            b[j] = mma_make_b(m, (uint2)(mma_halves(j < 2 ? y[0].x : y[0].y, j < 2 ? y[1].x : y[1].y, j % 2),
+                                         mma_halves(j < 2 ? y[2].x : y[2].y, j < 2 ? y[3].x : y[3].y, j % 2)));
+#endif
+        mma_multiply(m, c, a[s], b, MMA_UNIT);
+    }
+}
+
+/* n of the rows, from `row` on: of MMA_CHUNK from a multiple of it. */
 MMA_FN void mma_nk(struct mma m, float4 *c, uint n, const struct mma_a a[4], __local const uint4 *tile, uint lines,
                    uint row, uint line)
 {

@@ -101,7 +101,7 @@ MMA_FN void scale_A(struct mma m, struct mma_a a[DEPTH][4], float4 c[DEPTH][MMA_
         MMA_UNROLL                                                                                                     \
         for (uint d = 0; d < DEPTH; d++) {                                                                             \
             if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))                                                \
-                mma_kn(m, c, MMA_CHUNK, a[d], tile, lines, d * MMA_LINE, line, 0);                                     \
+                mma_kn(m, c, a[d], tile, lines, MMA_PITCH(lines), d * MMA_LINE, line);                                     \
         }                                                                                                              \
         STORE(T, out, pitch, width, chunk.rows);                                                                       \
     }
@@ -118,9 +118,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
     if (chunk.rows == 0)
         return;
     const ulong b = chunk.batch, t = chunk.token;
-    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, ITEMS);
+    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), MMA_PITCH(MMA_LINES(V)), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, ITEMS);
     mma_commit();
-    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, ITEMS);
+    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), MMA_PITCH(MMA_LINES(K)), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, ITEMS);
     mma_commit();
 
     const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
@@ -242,10 +242,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
             const ulong hv = next.r / 2, b = next.b, t = next.t;
             fetch_A(to + TILE_SIZE, ROW3(A, b, t, hv), A_at.z, next.rows);
             if (next.r % 2)
-                mma_copy_rows(to, LINES, MMA_LINES(K), CHUNK, ROW3(k, b, t, (uint)hv / ((uint)HV / (uint)H)), k_at.z,
+                mma_copy_rows(to, LINES, MMA_LINES(K), MMA_PITCH(LINES), CHUNK, ROW3(k, b, t, (uint)hv / ((uint)HV / (uint)H)), k_at.z,
                               next.rows, K, ITEMS);
             else
-                mma_copy_rows(to, LINES, MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V, ITEMS);
+                mma_copy_rows(to, LINES, MMA_LINES(V), MMA_PITCH(LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V, ITEMS);
             mma_commit();
             scale = id < next.rows ? ROW2(beta, b, t + id)[hv] : 0;
             gate = next.r % 2 && id < next.rows ? ROW2(g, b, t + id)[hv] : 0;
@@ -264,7 +264,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
                 MMA_UNROLL
                 for (uint d = 0; d < DEPTH; d++) {
                     if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))
-                        mma_kn(m, c, MMA_CHUNK, a[d], tile, LINES, d * MMA_LINE, line, 0);
+                        mma_kn(m, c, a[d], tile, LINES, MMA_PITCH(LINES), d * MMA_LINE, line);
                 }
                 if (now.r % 2)
                     STORE(T_W, out_w, w_at.z, K, now.rows);

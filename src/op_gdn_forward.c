@@ -3,6 +3,7 @@
 #include "chain.h"
 #include "dims.h"
 #include "op_gdn_gates.h"
+#include "op_gdn_mma.h"
 #include "reference.h"
 
 typedef wd_gdn_forward_args args;
@@ -227,7 +228,7 @@ static const struct wd_variant chain = {
     .workspace = chain_workspace,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &chain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &wd_variant_gdn_forward_mma, &chain, NULL};
 
 const struct wd_op wd_op_gdn_forward = {
     .id = WD_OP_GDN_FORWARD,

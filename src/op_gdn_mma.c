@@ -12,13 +12,12 @@ enum { LINE_BYTES = 128, CHUNK_BYTES = 16, WARP = 32, ITEMS = 128 };
 
 /* ---- Tiles ---- */
 
-static size_t lines(size_t elements, size_t size)
+size_t wd_mma_lines(size_t elements, size_t size)
 {
     return (elements * size + LINE_BYTES - 1) / LINE_BYTES;
 }
 
-/* Local memory of `rows` rows of so many lines. */
-static size_t tile(size_t rows, size_t row_lines, size_t size)
+size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size)
 {
     const size_t block = CHUNK_BYTES / size;
     return (rows + block - 1) / block * (block * row_lines * LINE_BYTES + CHUNK_BYTES);
@@ -31,9 +30,8 @@ static size_t size_of(const struct wd_problem *p, size_t tensor)
 
 /* ---- Refusals ---- */
 
-/* `operands`: the tensors that the engine multiplies. Rows of every tensor have to begin at 16 bytes, and p->vec
- * counts elements. */
-static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n)
+/* Rows of every tensor have to begin at 16 bytes, and p->vec counts elements. */
+const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n)
 {
     if (caps->sm < 80)
         return "needs a matrix engine: NVIDIA sm_80 or later";
@@ -62,7 +60,7 @@ static size_t pieces(const struct wd_problem *p)
 
 static const char *wu_refuse_any(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    return refuse(caps, p, (const size_t[]){WU_k, WU_v}, 2);
+    return wd_mma_refuse(caps, p, (const size_t[]){WU_k, WU_v}, 2);
 }
 
 static const char *wu_refuse(const struct wd_caps *caps, const struct wd_problem *p)
@@ -73,8 +71,9 @@ static const char *wu_refuse(const struct wd_caps *caps, const struct wd_problem
         return why;
     if (size < sizeof(float))
         return "16-bit data: mma_steps waits less";
-    const size_t local = tile(WD_GDN_CHUNK, lines(p->dim[GDN_K], size), size) +
-                         tile(WD_GDN_CHUNK, lines(p->dim[GDN_V], size), size) + 2 * WD_GDN_CHUNK * sizeof(float);
+    const size_t local = wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(p->dim[GDN_K], size), size) +
+                         wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(p->dim[GDN_V], size), size) +
+                         2 * WD_GDN_CHUNK * sizeof(float);
     return local > caps->local_bytes ? "needs local memory for 64 rows of k and of v" : NULL;
 }
 
@@ -105,7 +104,7 @@ static const char *steps_refuse(const struct wd_caps *caps, const struct wd_prob
     if (why)
         return why;
     const size_t widest = p->dim[GDN_K] > p->dim[GDN_V] ? p->dim[GDN_K] : p->dim[GDN_V];
-    const size_t stage = tile(WD_GDN_CHUNK, lines(widest, size), size) +
+    const size_t stage = wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(widest, size), size) +
                          WD_GDN_CHUNK * (WD_GDN_CHUNK * size_of(p, WU_A) + 4 * CHUNK_BYTES);
     return 2 * (stage + WD_GDN_CHUNK * sizeof(float)) > caps->local_bytes ? "needs local memory for two steps" : NULL;
 }
@@ -145,13 +144,14 @@ static const struct wd_param o_params[] = {
 
 static const char *o_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    return refuse(caps, p, (const size_t[]){FWDO_q, FWDO_k, FWDO_v_new, FWDO_h}, 4);
+    return wd_mma_refuse(caps, p, (const size_t[]){FWDO_q, FWDO_k, FWDO_v_new, FWDO_h}, 4);
 }
 
 static bool o_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     const size_t size = size_of(p, FWDO_k), line = LINE_BYTES / size, split = (size_t)param[O_SPLIT];
-    const size_t stage = tile(line, lines(p->dim[GDN_V] / split, size), size) + tile(WD_GDN_CHUNK, 1, size);
+    const size_t stage =
+        wd_mma_tile(line, wd_mma_lines(p->dim[GDN_V] / split, size), size) + wd_mma_tile(WD_GDN_CHUNK, 1, size);
     return p->dim[GDN_V] % (16 * split) == 0 &&
            (size_t)param[O_STAGES] * stage + WD_GDN_CHUNK * sizeof(float) <= caps->local_bytes;
 }
@@ -180,57 +180,93 @@ const struct wd_variant wd_variant_chunk_fwd_o_mma = {
     .grid = o_grid,
 };
 
-/* ---- chunk_fwd_h ---- */
+/* ---- The walk of chunk_fwd_h and gdn_forward ---- */
 
-enum { H_WV, H_WK };
-static const struct wd_param h_params[] = {
-    [H_WV] = {"wv", (const int[]){1, 2, 4, 0}},
-    [H_WK] = {"wk", (const int[]){1, 2, 4, 0}},
+enum { WALK_WV, WALK_WK, WALK_STAGES };
+const struct wd_param wd_walk_params[] = {
+    [WALK_WV] = {"wv", (const int[]){1, 2, 4, 0}},
+    [WALK_WK] = {"wk", (const int[]){1, 2, 4, 0}},
+    [WALK_STAGES] = {"stages", (const int[]){1, 2, 3, 0}},
     {NULL, NULL},
 };
 
-static const char *h_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+static size_t walk_local(const struct wd_problem *p, const struct wd_walk *walk, const int *param)
 {
-    return refuse(caps, p, (const size_t[]){FWDH_k, FWDH_w}, 2);
+    const size_t size = size_of(p, walk->k), stages = (size_t)param[WALK_STAGES];
+    const size_t row_lines = wd_mma_lines(p->dim[GDN_K], size), tokens = wd_mma_lines(WD_GDN_CHUNK, size);
+    const size_t rows =
+        wd_mma_tile(WD_GDN_CHUNK, row_lines, size) + WD_GDN_CHUNK * size; /* the latter for mma_kn_half */
+    const size_t left = (param[WALK_WK] > 1 ? (size_t)param[WALK_WV] : 1) * 4 * WARP * CHUNK_BYTES;
+    const size_t u = (size_t)param[WALK_WV] * WD_GDN_CHUNK * CHUNK_BYTES * size_of(p, walk->u);
+    const size_t both = stages * (2 * (rows + 2 * sizeof(cl_ulong)) + u) + left * (row_lines + tokens);
+    if (!walk->forward)
+        return both + stages * WD_GDN_CHUNK * sizeof(float);
+    return both + stages * (rows + wd_mma_tile(WD_GDN_CHUNK, tokens, size) + WD_WALK_SCALES * sizeof(float)) +
+           left * tokens;
 }
 
 /* A warp keeps half a line of K or a whole number of lines. */
-static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+bool wd_walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param)
 {
-    const size_t size = size_of(p, FWDH_k), wv = (size_t)param[H_WV], wk = (size_t)param[H_WK];
-    const size_t halves = 2 * lines(p->dim[GDN_K], size);
-    const size_t parts = size == sizeof(float) && p->choice[FWDH_math] == WD_MATH_F32 ? 2 : 1;
-    const size_t steps = 4 * (lines(p->dim[GDN_K], size) + lines(WD_GDN_CHUNK, size));
-    const size_t local = 4 * tile(WD_GDN_CHUNK, lines(p->dim[GDN_K], size), size) + 2 * WD_GDN_CHUNK * sizeof(float) +
-                         (wk > 1 ? wv * steps * parts * WARP * CHUNK_BYTES : 0);
+    const size_t wv = (size_t)param[WALK_WV], wk = (size_t)param[WALK_WK];
+    const size_t halves = 2 * wd_mma_lines(p->dim[GDN_K], size_of(p, walk->k));
     return p->dim[GDN_V] % (16 * wv) == 0 && halves % wk == 0 && (halves == wk || halves / wk % 2 == 0) &&
-           local <= caps->local_bytes;
+           walk_local(p, walk, param) <= caps->local_bytes;
 }
 
 /* The chunks of a state come one after the other, so what counts is that each is quick: many warps for few columns.
- * Wider groups read w and k less often, which pays while they leave half of the units with work. */
-static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+ * Wider groups read w and k less often, which pays while they leave half of the units with work. Two chunks in flight
+ * hide what a chunk waits for, where they fit. */
+void wd_walk_model(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, int *param)
 {
     const size_t states = p->dim[GDN_SEQ] * p->dim[GDN_HV];
-    param[H_WV] = p->dim[GDN_V] % 32 == 0 && states * (p->dim[GDN_V] / 32) * 2 > caps->compute_units ? 2 : 1;
-    for (param[H_WK] = 4; param[H_WK] > 1 && !h_valid(caps, p, param);)
-        param[H_WK] /= 2;
+    param[WALK_WV] = p->dim[GDN_V] % 32 == 0 && states * (p->dim[GDN_V] / 32) * 2 > caps->compute_units ? 2 : 1;
+    for (param[WALK_STAGES] = 2; param[WALK_STAGES] > 0; param[WALK_STAGES]--)
+        for (param[WALK_WK] = 4; param[WALK_WK] > 0; param[WALK_WK] /= 2)
+            if (wd_walk_valid(caps, p, walk, param))
+                return;
+    param[WALK_WV] = param[WALK_WK] = param[WALK_STAGES] = 1;
 }
 
-static void h_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
     (void)caps;
-    wd_gdn_grid(g, (size_t)(WARP * param[H_WV] * param[H_WK]),
-                p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / (16 * (size_t)param[H_WV])));
+    wd_gdn_grid(g, (size_t)(WARP * param[WALK_WV] * param[WALK_WK]),
+                p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / (16 * (size_t)param[WALK_WV])));
+}
+
+const char *wd_walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk)
+{
+    return wd_walk_valid(caps, p, walk, (const int[]){1, 1, 1}) ? NULL : "needs local memory for a chunk";
+}
+
+/* ---- chunk_fwd_h ---- */
+
+static const struct wd_walk h_walk = {FWDH_k, FWDH_u, false};
+
+static const char *h_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    const char *why = wd_mma_refuse(caps, p, (const size_t[]){FWDH_k, FWDH_w}, 2);
+    return why ? why : wd_walk_refuse(caps, p, &h_walk);
+}
+
+static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    return wd_walk_valid(caps, p, &h_walk, param);
+}
+
+static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    wd_walk_model(caps, p, &h_walk, param);
 }
 
 const struct wd_variant wd_variant_chunk_fwd_h_mma = {
     .name = "mma",
-    .file = "chunk_fwd_h_mma.cl",
+    .file = "gdn_walk_mma.cl",
     .kernel = "chunk_fwd_h_mma",
-    .params = h_params,
+    .params = wd_walk_params,
     .refuse = h_refuse,
     .model = h_model,
     .valid = h_valid,
-    .grid = h_grid,
+    .grid = wd_walk_grid,
 };

@@ -1,11 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* The gated delta net's kernels on matrix engines (mma.cl): variants for the operations' lists. */
+/* The gated delta net on matrix engines (cl/mma.cl): variants for the operations' lists, and what they share. */
 #ifndef WD_OP_GDN_MMA_H
 #define WD_OP_GDN_MMA_H
 
 #include "op.h"
 
 extern const struct wd_variant wd_variant_recompute_w_u_mma, wd_variant_recompute_w_u_mma_steps,
-    wd_variant_chunk_fwd_h_mma, wd_variant_chunk_fwd_o_mma;
+    wd_variant_chunk_fwd_h_mma, wd_variant_chunk_fwd_o_mma, wd_variant_gdn_forward_mma;
+
+/** Why the engine cannot multiply these `n` tensors in this problem, or NULL. */
+const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n);
+
+/** Lines that a row takes; bytes of a tile of `rows` rows of so many lines. `size`: of an element. */
+size_t wd_mma_lines(size_t elements, size_t size);
+size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size);
+
+/* ---- The walk along a sequence (cl/gdn_walk_mma.cl), which two operations take ---- */
+
+struct wd_walk {
+    size_t k, u;  /* the tensors of a factor and of u, or of u's type */
+    bool forward; /* q and P too */
+};
+
+enum { WD_WALK_SCALES = 2 * WD_GDN_CHUNK + 4 }; /* floats that gdn_local_mma.cl leaves for a chunk */
+
+extern const struct wd_param wd_walk_params[];
+
+const char *wd_walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk);
+bool wd_walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk,
+                   const int *param);
+void wd_walk_model(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, int *param);
+void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g);
 
 #endif

@@ -18,14 +18,15 @@ struct shape {
     wd_dtype data, A, out; /* of the factors; of A or of h where that is an output; of the other outputs */
     wd_math math;
     enum wd_gates gates;
-    bool A_is_lower, states;
-    int param[2]; /* zero: the model's */
+    bool A_is_lower, states, raw; /* raw: gates, beta, q and k as Qwen3-Next hands them over */
+    int param[3];                 /* zero: the model's */
 };
 
 #define STEPS &wd_variant_recompute_w_u_mma_steps
 #define WU    &wd_variant_recompute_w_u_mma
 #define FWD_H &wd_variant_chunk_fwd_h_mma
 #define FWD_O &wd_variant_chunk_fwd_o_mma
+#define WHOLE &wd_variant_gdn_forward_mma
 
 static const struct shape shapes[] = {
     {"short last chunk", WU, 1, 100, 1, 2, 32, 64, 0, .A_is_lower = true},
@@ -35,18 +36,24 @@ static const struct shape shapes[] = {
     {"f32 A and outputs, packed", STEPS, 1, 150, 1, 1, 64, 32, 2, .data = WD_F16, .A_is_lower = true},
     {"f32 data", STEPS, 1, 70, 1, 1, 32, 32, 0, .gates = WD_GATES_STEEP},
 
-    {"a line for each warp", FWD_H, 1, 130, 1, 2, 64, 32, 0, .states = true, .param = {1, 2}},
-    {"half a line for each warp", FWD_H, 1, 70, 1, 1, 64, 32, 0, .gates = WD_GATES_STEEP, .param = {2, 4}},
-    {"all of K in a warp, TF32", FWD_H, 2, 70, 1, 1, 96, 16, 0, .math = WD_MATH_TF32, .states = true, .param = {1, 1}},
+    {"a line for each warp", FWD_H, 1, 130, 1, 2, 64, 32, 0, .states = true, .param = {1, 2, 1}},
+    {"half a line for each warp", FWD_H, 1, 70, 1, 1, 64, 32, 0, .gates = WD_GATES_STEEP, .param = {2, 4, 2}},
+    {"all of K in a warp, TF32", FWD_H, 2, 70, 1, 1, 96, 16, 0, .math = WD_MATH_TF32, .states = true,
+     .param = {1, 1, 2}},
     {"bf16, f32 h, packed", FWD_H, 1, 150, 1, 1, 128, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true,
-     .param = {2, 4}},
-    {"f16, padded line", FWD_H, 1, 65, 1, 1, 48, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .param = {1, 2}},
+     .param = {2, 4, 3}},
+    {"f16, padded line", FWD_H, 1, 65, 1, 1, 48, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .param = {1, 2, 1}},
 
     {"short last chunk", FWD_O, 1, 100, 1, 2, 32, 64, 0, .param = {2, 1}},
     {"padded lines, split columns", FWD_O, 1, 70, 1, 1, 48, 96, 0, .gates = WD_GATES_STEEP, .param = {4, 2}},
     {"TF32, packed", FWD_O, 1, 150, 1, 1, 64, 32, 3, .math = WD_MATH_TF32, .param = {3, 1}},
     {"bf16, f32 out", FWD_O, 2, 65, 2, 4, 64, 64, 0, .data = WD_BF16, .A = WD_BF16},
     {"f16, padded line", FWD_O, 1, 70, 1, 1, 80, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16},
+
+    {"short last chunk", WHOLE, 1, 100, 1, 2, 32, 32, 0, .states = true},
+    {"steep", WHOLE, 1, 70, 1, 1, 48, 16, 0, .gates = WD_GATES_STEEP},
+    {"bf16, packed, raw", WHOLE, 1, 150, 2, 2, 64, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true, .raw = true},
+    {"f16, f32 out", WHOLE, 2, 65, 1, 2, 80, 48, 0, .data = WD_F16, .raw = true},
 };
 
 /* ---- From a case to a call ---- */
@@ -55,6 +62,7 @@ union args {
     wd_recompute_w_u_args wu;
     wd_chunk_fwd_h_args h;
     wd_chunk_fwd_o_args o;
+    wd_gdn_forward_args whole;
 };
 
 #define SIZES(s) s->B, s->T, s->H, s->HV, s->K, s->V, s->N
@@ -77,6 +85,14 @@ static const struct wd_op *call(const struct shape *s, union args *a)
                                 .h.dtype = s->data, .o.dtype = s->out, .math = s->math, OFFSETS(s)}};
         return &wd_op_chunk_fwd_o;
     }
+    if (s->variant == WHOLE) {
+        *a = (union args){.whole = {sizeof a->whole, SIZES(s), .q.dtype = s->data, .k.dtype = s->data,
+                                    .v.dtype = s->data, .o.dtype = s->out, .A_log = GIVEN(s->raw),
+                                    .dt_bias = GIVEN(s->raw), .beta_mode = s->raw ? WD_BETA_SIGMOID : WD_BETA_VALUE,
+                                    .l2norm = s->raw, .initial_state = GIVEN(s->states),
+                                    .final_state = GIVEN(s->states), .math = s->math, OFFSETS(s)}};
+        return &wd_op_gdn_forward;
+    }
     *a = (union args){.wu = {sizeof a->wu, SIZES(s), .k.dtype = s->data, .v.dtype = s->data, .A.dtype = s->A,
                              .w.dtype = s->out, .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
     return &wd_op_recompute_w_u;
@@ -96,13 +112,14 @@ static void check(const struct shape *s)
         engine.sm = 80;
     if (wd_op_check(op, &args, false, &p) || wd_trial_create(ctx, &p, &options, &t))
         fail_msg("%s: %s: %s", op->name, s->name, wd_last_error());
+    t->p.workspace = NULL; /* it is as large as the variants that this device has need */
     if (!wd_tuning_model(&engine, &t->p, s->variant, &chosen.choice))
         fail_msg("%s: %s: refused: %s", op->name, s->name, chosen.choice.reason);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         if (s->param[i])
             chosen.choice.param[i] = s->param[i];
     assert_null(wd_choice_fault(&engine, &t->p, &chosen.choice));
-    if (wd_plan_compile(ctx, &t->p, &chosen.choice, &chosen.kernel) || wd_trial_reset(t) ||
+    if ((!s->variant->chain && wd_plan_compile(ctx, &t->p, &chosen.choice, &chosen.kernel)) || wd_trial_reset(t) ||
         wd_trial_run(t, variants_launch, &chosen) || wd_trial_check(t, &result))
         fail_msg("%s: %s: %s", op->name, s->name, wd_last_error());
     if (!result.ok)
@@ -143,6 +160,12 @@ static void mma__chunk_fwd_o__matches_reference(void **unused)
     check_all(FWD_O);
 }
 
+static void mma__gdn_forward__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(WHOLE);
+}
+
 static void mma__what_the_engine_cannot_do__is_refused(void **unused)
 {
     (void)unused;
@@ -174,6 +197,7 @@ int main(void)
         cmocka_unit_test(mma__recompute_w_u_steps__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_h__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
+        cmocka_unit_test(mma__gdn_forward__matches_reference),
         cmocka_unit_test(mma__what_the_engine_cannot_do__is_refused),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

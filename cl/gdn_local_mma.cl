@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gdn_forward's first half on matrix engines: what a chunk of 64 tokens and a head need no state for,
+ *     w = (I + L)^-1 (k * beta * exp(g))     u = (I + L)^-1 (v * beta)     L_ij = beta_i (k_i . k_j) exp(g_i - g_j), i > j
+ *     P = [i >= j] scale (q_i . k_j) exp(g_i - g_j)
+ * and the scales that gdn_walk_mma multiplies by: of q, scale * exp(g); of k, exp(g_last - g); of the state, exp(g_last).
+ * With l2norm, q and k stand for their normalised rows, of which only the factors are made, here and in the scales.
+ * (Yang, Kautz, Hatamizadeh: "Gated Delta Networks", 2024: the UT transform of their section 3.)
+ *
+ * Layout    q, k [B][T][H][K], v [B][T][HV][V], g, beta [B][T][HV]. Out, by chunk and head, as the walk wants them in local
+ *           memory (mma.cl): tiles of 64 rows of w, P [B][NT][HV] and of q, k [B][NT][H]; u [B][NT][HV][V/16][64][16];
+ *           scales [B][NT][HV][132]: 64 of q, 64 of k, 1 of the state. Rows past a short chunk's end are zero, but those of P
+ *           anything. q, k, v and the outputs of one type. K and V multiples of 16.
+ * Launch    B*NT * HV groups of 128 items. Heads are neighbours, as in memory.
+ * How       four warps make k k^T and q k^T of 16 rows each. Then L is cut into blocks of 16 tokens: those on the diagonal
+ *           are inverted by substitution, in f32, and each warp takes strips of 16 columns of k and v, transposed, through
+ *           X_b = (I + L_bb)^-1 (Y_b - sum over a < b of L_ba X_a), where sums and left operands have one layout. So
+ *           (I + L)^-1 itself is never made.
+ * Traffic   q, k, v once, q and k once more for each further head that shares them, mostly from cache; outputs once. Local:
+ *           64 rows of k and of v, L and its diagonal.
+ * Numerics  mma.cl's; in 16 bits L, the inverses and each X_b are rounded once. Differences of gates come from sums in two
+ *           floats: a gate of -800 leaves its mild neighbours exact. Rows past a short chunk's end count as zero.
+ */
+#ifndef K
+#define K 128
+#define V 128
+#define T_Q f32
+#define T_K f32
+#define T_V f32
+#define T_G f32
+#define T_BETA f32
+#define T_W f32
+#define T_U f32
+#define T_P f32
+#define T_Q_TILE f32
+#define T_K_TILE f32
+#define MATH 0
+#endif
+
+#define MMA_TYPE T_K
+#define MMA_MATH MATH
+#include "common.cl"
+#include "gdn.cl"
+#include "gdn_gates.cl"
+#include "mma.cl"
+
+#define ITEMS 128
+#define WARPS (ITEMS / MMA_WARP)
+#define K_LINES MMA_LINES(K)
+#define BLOCK_K MMA_BLOCK_K(K_LINES)
+#define V_LINES MMA_LINES(V)
+#define TOKENS (CHUNK / MMA_LINE) /* lines of tokens in a chunk */
+#define BLOCK 16
+#define BLOCKS (CHUNK / BLOCK)
+#define STRIPS_W (K_LINES * MMA_LINE / BLOCK) /* strips of w, its zero columns too */
+#define SCALES (2 * CHUNK + 4)
+
+/* ---- Sums in two floats ---- */
+
+MMA_FN float2 add2(float2 a, float2 b)
+{
+    const float sum = a.x + b.x, part = sum - a.x;
+    return (float2)(sum, (a.x - (sum - part)) + (b.x - part) + (a.y + b.y));
+}
+
+MMA_FN float since(float2 a, float2 b) /* exp(a - b) */
+{
+    return mma_exp((a.x - b.x) + (a.y - b.y));
+}
+
+/* Running sums of 64 values, each item of the first 64 bringing its own. `sums`: 2 * CHUNK. */
+MMA_FN float2 running_sum(float value, __local float2 *sums)
+{
+    const uint id = (uint)get_local_id(0);
+    float2 sum = (float2)(value, 0);
+    uint now = 0;
+    for (uint step = 1; step < CHUNK; step *= 2, now ^= CHUNK) {
+        if (id < CHUNK)
+            sums[now + id] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (id >= step && id < CHUNK)
+            sum = add2(sum, sums[now + id - step]);
+    }
+    return sum;
+}
+
+/* ---- A matrix over tokens as the right operand of transposed products ---- */
+
+/* Row i of L, negative, in the order in which items read it: by blocks of 16 tokens, then by an item's pairs of each half
+ * block. Two rows are 64 bytes apart in the banks, in 16 bits 32. */
+#define L_PITCH (CHUNK + BLOCK)
+#define L_AT(i, j) ((i)*L_PITCH + (j) / BLOCK * BLOCK + (j) % 8 / 2 * 4 + (j) / 8 % 2 * 2 + (j) % 2)
+/* The same for column (m.col + half * 4) * MMA_CHUNK + f of a line, f < MMA_CHUNK, as a sum of what depends on the item
+ * and of a constant. */
+#if MMA_WIDE
+#define L_ITEM(m) ((m).col % 2 * 8 + (m).col / 2 * 2)
+#define L_REST(f, half) ((half)*16 + (f) / 2 * 4 + (f) % 2)
+#else
+#define L_ITEM(m) ((m).col / 2 * 16 + (m).col % 2 * 2)
+#define L_REST(f, half) ((half)*32 + (f) / 2 * 4 + (f) % 2)
+#endif
+
+MMA_FN void put2_f32(__local float *p, float x, float y) { *(__local float2 *)p = (float2)(x, y); }
+MMA_FN void put2_f16(__local half *p, float x, float y) { *(__local uint *)p = mma_pack_f16(x, y); }
+MMA_FN void put2_bf16(__local ushort *p, float x, float y) { *(__local uint *)p = mma_pack_bf16(x, y); }
+#define PUT2(p, x, y) CAT(put2_, MMA_TYPE)(p, x, y)
+MMA_FN void put_f32(__local float *p, float x) { *p = x; }
+MMA_FN void put_f16(__local half *p, float x) { vstore_half_rte(x, 0, p); }
+MMA_FN void put_bf16(__local ushort *p, float x) { *p = f32_to_bf16(x); }
+#define PUT(p, x) CAT(put_, MMA_TYPE)(p, x)
+
+#define STEPS (MMA_WIDE ? 2 : 1) /* of depth in a block */
+
+/* A block of tokens of X^T, two float4s where .x and .y are neighbouring tokens, as a left operand. */
+MMA_FN void block_operand(struct mma m, struct mma_a a[STEPS], const float4 *c)
+{
+#if MMA_WIDE
+    a[0] = mma_fresh_a(m, as_uint4(c[0].xzyw));
+    a[1] = mma_fresh_a(m, as_uint4(c[1].xzyw));
+#else
+    a[0] = mma_fresh_a(m, (uint4)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[0].y), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[0].w),
+                                 CAT(mma_pack_, MMA_TYPE)(c[1].x, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[1].z, c[1].w)));
+#endif
+}
+
+/* Tokens of block `to`, c[0] and c[1], += those of block `from` through L. */
+MMA_FN void block_multiply(struct mma m, float4 *c, const struct mma_a a[STEPS], __local const ELEM(MMA_TYPE) *L,
+                           uint to, uint from)
+{
+    struct mma_b b[STEPS][2];
+    MMA_UNROLL
+    for (uint n = 0; n < 2; n++) {
+        __local const ELEM(MMA_TYPE) *row = L + (to * BLOCK + n * 8 + m.row) * L_PITCH + from * BLOCK + m.col * 4;
+#if MMA_WIDE
+        const uint4 x = *(__local const uint4 *)row;
+        b[0][n] = mma_make_b(m, x.xy);
+        b[1][n] = mma_make_b(m, x.zw);
+#else
+        b[0][n] = mma_make_b(m, *(__local const uint2 *)row);
+#endif
+    }
+    MMA_UNROLL
+    for (uint s = 0; s < STEPS; s++)
+        mma_multiply(m, c, a[s], b[s], 2);
+}
+
+/* Inverts the diagonal blocks of I + L, an item a column, and puts them in the place of those of L. */
+#define D_PITCH (BLOCK + 1)
+MMA_FN void invert_diagonal(__local ELEM(MMA_TYPE) *L, __local const float *D)
+{
+    const uint id = (uint)get_local_id(0), x = id % BLOCK, first = id / BLOCK * BLOCK;
+    float column[BLOCK];
+    if (id >= CHUNK)
+        return;
+    MMA_UNROLL
+    for (uint i = 0; i < BLOCK; i++) {
+        float v = i == x ? 1.0f : 0.0f;
+        MMA_UNROLL
+        for (uint n = 0; n < i; n++)
+            v -= D[(first + i) * D_PITCH + n] * column[n];
+        column[i] = v;
+        PUT(L + L_AT(first + i, first + x), v);
+    }
+}
+
+/* ---- Rows ---- */
+
+/* A line of rows i and i + 8 of a tile as a left operand. */
+MMA_FN void tile_operand(struct mma m, struct mma_a a[4], __local const uint4 *tile, uint i, uint line)
+{
+    uint4 x[4];
+    MMA_UNROLL
+    for (uint n = 0; n < 4; n++) {
+        const uint row = i + n % 2 * 8;
+        x[n] = tile[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + line * 8 + n / 2 * 4 + m.col];
+    }
+    mma_fetched(m, a, x);
+}
+
+MMA_FN float squares_f32(uint4 x)
+{
+    const float4 f = as_float4(x);
+    return f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
+}
+#define SQUARES_16(T)                                                                                                  \
+    MMA_FN float squares_##T(uint4 x)                                                                                  \
+    {                                                                                                                  \
+        const float2 a = mma_unpack_##T(x.x), b = mma_unpack_##T(x.y), c = mma_unpack_##T(x.z), d = mma_unpack_##T(x.w); \
+        return a.x * a.x + a.y * a.y + b.x * b.x + b.y * b.y + c.x * c.x + c.y * c.y + d.x * d.x + d.y * d.y;          \
+    }
+SQUARES_16(f16)
+SQUARES_16(bf16)
+
+MMA_FN float q_factor(__local const float squares[4], float eps)
+{
+    return L2NORM ? row_factor(squares[0] + squares[1] + squares[2] + squares[3], eps) : 1.0f;
+}
+
+/* Elements from an item's first token, 2 * m.col, to that of the n-th 8 tokens in a tile; and to its first. */
+#define TOKENS_8(n, lines) ((n)*8 / MMA_CHUNK * MMA_PITCH(lines) * MMA_CHUNK)
+#define FIRST_TOKEN(m, lines) (MMA_ROW(2 * (m).col, lines, MMA_PITCH(lines)) * MMA_CHUNK)
+
+/* 16 columns of k or v, transposed and scaled: x[n] has tokens 8n + 2 * m.col and the next. */
+#define LOAD_STRIP(x, tile, lines, column, scale)                                                                      \
+    do {                                                                                                               \
+        __local const ELEM(MMA_TYPE) *from =                                                                           \
+            (__local const ELEM(MMA_TYPE) *)(tile) + FIRST_TOKEN(m, lines) + (column);                                 \
+        MMA_UNROLL                                                                                                     \
+        for (uint n = 0; n < 8; n++) {                                                                                 \
+            const float2 low = CAT(mma_pair_, MMA_TYPE)(from + TOKENS_8(n, lines));                                    \
+            const float2 high = CAT(mma_pair_, MMA_TYPE)(from + TOKENS_8(n, lines) + (lines)*MMA_LINE);                \
+            const float2 s = *(__local const float2 *)&(scale)[n * 8 + 2 * m.col];                                     \
+            x[n] = (float4)(low.x * s.x, high.x * s.y, low.y * s.x, high.y * s.y);                                     \
+        }                                                                                                              \
+    } while (0)
+
+/* Stores it: `to` is the item's first token and column, `next` elements before the next token; at(n) leads on by 8n. */
+#define STORE_STRIP(x, to, at, next)                                                                                   \
+    MMA_UNROLL                                                                                                         \
+    for (uint n = 0; n < 8; n++) {                                                                                     \
+        CAT(mma_store2_, MMA_TYPE)((to) + at(n), x[n].x, x[n].z);                                                      \
+        CAT(mma_store2_, MMA_TYPE)((to) + at(n) + (next), x[n].y, x[n].w);                                             \
+    }
+#define AT_W(n) TOKENS_8(n, K_LINES)
+#define AT_U(n) ((n)*8 * BLOCK)
+
+/* (I + L)^-1 of a strip, in place. */
+MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L)
+{
+    struct mma_a done[BLOCKS][STEPS];
+    MMA_UNROLL
+    for (uint to = 0; to < BLOCKS; to++) {
+        float4 *y = x + 2 * to;
+        struct mma_a z[STEPS];
+        MMA_UNROLL
+        for (uint from = 0; from < to; from++)
+            block_multiply(m, y, done[from], L, to, from);
+        block_operand(m, z, y);
+        y[0] = y[1] = 0;
+        block_multiply(m, y, z, L, to, to);
+        block_operand(m, done[to], y);
+    }
+}
+
+/* The pairs of neighbouring columns j, j + 1 that an item has of a row: float4s `pair` and the next of a line, .x and .z
+ * or, odd, .y and .w. */
+#define FOR_PAIRS(n, odd, line, pair, j)                                                                               \
+    MMA_UNROLL                                                                                                         \
+    for (uint n = 0, odd = 0, line = 0, pair = 0, j = m.col * MMA_CHUNK; n < CHUNK / 8;                                \
+         n++, odd = n % 2, line = n / 2 * 2 / MMA_CHUNK, pair = n / 2 * 2 % MMA_CHUNK,                                 \
+              j = line * MMA_LINE + (m.col + odd * 4) * MMA_CHUNK + pair)
+
+/* One of the four numbers of a sum: of row m.row or, low = false, m.row + 8; .x or, odd, .y. */
+#define PART_OF(c, low, odd) ((low) ? ((odd) ? (c).y : (c).x) : ((odd) ? (c).w : (c).z))
+
+__kernel GROUP_SIZE(ITEMS)
+void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, beta), IN(f32, A_log), IN(f32, dt_bias),
+                   IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u), OUT(T_P, P), OUT(T_Q_TILE, q_tile),
+                   OUT(T_K_TILE, k_tile), OUT(f32, scales), GDN_SIZES,
+                   const float l2norm_eps, const float scale)
+{
+    __local uint4 tile_k[MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16)));
+    __local uint4 tile_v[MMA_TILE(CHUNK, V_LINES)] __attribute__((aligned(16)));
+    __local uint L_words[CHUNK * L_PITCH * CAT(MMA_SIZE_, MMA_TYPE) / 4] __attribute__((aligned(16)));
+    __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)L_words;
+    __local float D[CHUNK * D_PITCH];
+    __local float2 sums[2 * CHUNK], gates[CHUNK];
+    __local float weight[CHUNK];             /* beta */
+    __local float squares[CHUNK][4];         /* of q, by an item's part of a row */
+    __local float factor_k[CHUNK];
+    __local float scale_w[CHUNK];
+    MMA_HERE(m, ITEMS);
+
+    const uint group = (uint)get_group_id(0), id = (uint)get_local_id(0), warp = id / MMA_WARP;
+    const uint hv = group % (uint)HV, hk = hv / ((uint)HV / (uint)H);
+    const struct gdn_chunk chunk = gdn_chunk(group / (uint)HV, cu_seqlens + cu_seqlens_at.x, T, N, NT);
+    const uint rows = chunk.rows;
+    if (rows == 0)
+        return;
+    const ulong b = chunk.batch, t = chunk.token;
+
+    mma_copy_rows(tile_k, K_LINES, K_LINES, MMA_PITCH(K_LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, ITEMS);
+    mma_commit();
+    mma_copy_rows(tile_v, V_LINES, V_LINES, MMA_PITCH(V_LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, rows, V, ITEMS);
+    mma_commit();
+
+    const uint i = warp * 16 + m.row; /* this item's rows of q and k: i and i + 8 */
+    const float gate = id < rows ? log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv)
+                                 : 0.0f;
+    const float2 sum = running_sum(gate, sums);
+    if (id < CHUNK) {
+        gates[id] = sum;
+        weight[id] = id < rows ? beta_value(LD(T_BETA, ROW2(beta, b, t + id), hv)) : 0.0f;
+    }
+    MMA_WAIT(1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    /* L and its diagonal from k k^T. */
+    float4 c[TOKENS][MMA_CHUNK] = {{0}};
+    MMA_LOOP
+    for (uint l = 0; l < K_LINES; l++) {
+        struct mma_a a[4];
+        tile_operand(m, a, tile_k, i, l);
+        MMA_UNROLL
+        for (uint j = 0; j < TOKENS; j++)
+            mma_nk(m, c[j], MMA_CHUNK, a, tile_k, K_LINES, j * MMA_LINE, l);
+    }
+#if L2NORM
+    MMA_UNROLL
+    for (uint n = 0; n < CHUNK / 8; n++) { /* whoever has an element of the diagonal */
+        const uint j = n / MMA_CHUNK * MMA_LINE + m.col * MMA_CHUNK + n % MMA_CHUNK;
+        const float4 x = c[n / MMA_CHUNK][n % MMA_CHUNK];
+        if (j == i || j == i + 8)
+            factor_k[j] = row_factor(j == i ? x.x : x.z, l2norm_eps);
+        if (j + 4 * MMA_CHUNK == i || j + 4 * MMA_CHUNK == i + 8)
+            factor_k[j + 4 * MMA_CHUNK] = row_factor(j + 4 * MMA_CHUNK == i ? x.y : x.w, l2norm_eps);
+    }
+#else
+    if (id < CHUNK)
+        factor_k[id] = 1;
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    MMA_UNROLL
+    for (uint r = 0; r < 2; r++) {
+        const uint row = i + 8 * r;
+        const float2 here = gates[row];
+        const float factor = weight[row] * factor_k[row];
+        FOR_PAIRS(n, odd, line, pair, j)
+        {
+            float x[2];
+            MMA_UNROLL
+            for (uint e = 0; e < 2; e++)
+                x[e] = j + e < row ? factor * factor_k[j + e] * since(here, gates[j + e]) *
+                                         PART_OF(c[line][pair + e], r == 0, odd)
+                                   : 0;
+            PUT2(L + row * L_PITCH + L_ITEM(m) + line * MMA_LINE + L_REST(pair, odd), -x[0], -x[1]);
+            if (j / BLOCK == row / BLOCK) {
+                D[row * D_PITCH + j % BLOCK] = x[0];
+                D[row * D_PITCH + j % BLOCK + 1] = x[1];
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    invert_diagonal(L, D);
+
+    /* P from q k^T. */
+    __global const ELEM(T_Q) *low = ROW3(q, b, t + min(i, rows - 1), hk); /* rows past the end go nowhere */
+    __global const ELEM(T_Q) *high = ROW3(q, b, t + min(i + 8, rows - 1), hk);
+    uint4 next[4];
+    mma_fetch(m, next, low, high, 0, K);
+#if L2NORM
+    float2 q_squares = 0;
+#endif
+    MMA_UNROLL
+    for (uint n = 0; n < CHUNK / 8; n++)
+        c[n / MMA_CHUNK][n % MMA_CHUNK] = 0;
+    MMA_LOOP
+    for (uint l = 0; l < K_LINES; l++) {
+        struct mma_a a[4];
+#if L2NORM
+        q_squares += (float2)(CAT(squares_, T_Q)(next[0]) + CAT(squares_, T_Q)(next[2]),
+                              CAT(squares_, T_Q)(next[1]) + CAT(squares_, T_Q)(next[3]));
+#endif
+        mma_fetched(m, a, next);
+        mma_fetch(m, next, low, high, l + 1 < K_LINES ? l + 1 : l, K);
+        MMA_UNROLL
+        for (uint j = 0; j < TOKENS; j++)
+            mma_nk(m, c[j], MMA_CHUNK, a, tile_k, K_LINES, j * MMA_LINE, l);
+    }
+#if L2NORM
+    squares[i][m.col] = q_squares.x;
+    squares[i + 8][m.col] = q_squares.y;
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    MMA_UNROLL
+    for (uint r = 0; r < 2; r++) {
+        const uint row = i + 8 * r;
+        const float2 here = gates[row];
+        const float factor = scale * q_factor(squares[row], l2norm_eps);
+        FOR_PAIRS(n, odd, line, pair, j)
+        {
+            MMA_UNROLL
+            for (uint e = 0; e < 2; e++) {
+                float4 *to = &c[line][pair + e];
+                const float x = j + e <= row ? factor * factor_k[j + e] * since(here, gates[j + e]) *
+                                                   PART_OF(*to, r == 0, odd)
+                                             : 0;
+                if (r == 0 && odd)
+                    to->y = x;
+                else if (r == 0)
+                    to->x = x;
+                else if (odd)
+                    to->w = x;
+                else
+                    to->z = x;
+            }
+        }
+    }
+    __global ELEM(T_P) *p_row = ROW3(P, b, chunk.index, hv);
+    MMA_UNROLL
+    for (uint line = 0; line < TOKENS; line++)
+        MMA_STORE_LINE(T_P, m, c[line], line, p_row + MMA_ROW(i, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK,
+                       p_row + MMA_ROW(i + 8, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK, CHUNK, true, true);
+
+    if (hv % ((uint)HV / (uint)H) == 0) {
+        __global uint4 *to_q = (__global uint4 *)ROW3(q_tile, b, chunk.index, hk);
+        __global uint4 *to_k = (__global uint4 *)ROW3(k_tile, b, chunk.index, hk);
+        for (uint n = id; n < CHUNK * K_LINES * 8; n += ITEMS) {
+            const uint row = n / (K_LINES * 8), at = n % (K_LINES * 8);
+            const bool there = row < rows && at * MMA_CHUNK < K;
+            __global const ELEM(T_Q) *from = ROW3(q, b, t + (there ? row : 0), hk) + (there ? at * MMA_CHUNK : 0);
+            const uint4 x = MMA_LOAD4(uint, (__global const uint *)from);
+            to_q[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + at] = there ? x : (uint4)(0);
+            to_k[MMA_ROW(row, K_LINES, BLOCK_K) + at] = tile_k[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + at];
+        }
+    }
+
+    const float2 last = gates[rows - 1];
+    __global float *to = ROW3(scales, b, chunk.index, hv);
+    if (id < CHUNK) {
+        const float now = mma_exp(sum.x + sum.y);
+        scale_w[id] = weight[id] * factor_k[id] * now;
+        to[id] = now * scale * q_factor(squares[id], l2norm_eps);
+        to[CHUNK + id] = id < rows ? factor_k[id] * since(last, sum) : 0;
+    }
+    if (id < 4)
+        to[2 * CHUNK + id] = mma_exp(last.x + last.y);
+    MMA_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    __global ELEM(T_W) *to_w = ROW3(w, b, chunk.index, hv) + FIRST_TOKEN(m, K_LINES) + 2 * m.row;
+    __global ELEM(T_U) *to_u = ROW3(u, b, chunk.index, hv) + 2 * m.col * BLOCK + 2 * m.row;
+    MMA_LOOP
+    for (uint n = 0; n < (STRIPS_W + WARPS - 1) / WARPS; n++) {
+        const uint strip = n * WARPS + warp, column = min(strip, STRIPS_W - 1u) * BLOCK; /* no warp may stay behind */
+        float4 x[8];
+        LOAD_STRIP(x, tile_k, K_LINES, column + 2 * m.row, scale_w);
+        solve(m, x, L);
+        if (strip < STRIPS_W)
+            STORE_STRIP(x, to_w + column, AT_W, K_LINES * MMA_LINE)
+    }
+    MMA_LOOP
+    for (uint n = 0; n < (V / BLOCK + WARPS - 1) / WARPS; n++) {
+        const uint strip = n * WARPS + warp, column = min(strip, V / BLOCK - 1u) * BLOCK;
+        float4 x[8];
+        LOAD_STRIP(x, tile_v, V_LINES, column + 2 * m.row, weight);
+        solve(m, x, L);
+        if (strip < V / BLOCK)
+            STORE_STRIP(x, to_u + column * CHUNK, AT_U, BLOCK)
+    }
+}
