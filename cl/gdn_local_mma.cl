@@ -191,10 +191,11 @@ MMA_FN float squares_f32(uint4 x)
 SQUARES_16(f16)
 SQUARES_16(bf16)
 
-MMA_FN float q_factor(__local const float squares[4], float eps)
-{
-    return L2NORM ? row_factor(squares[0] + squares[1] + squares[2] + squares[3], eps) : 1.0f;
-}
+#if L2NORM
+#define Q_FACTOR(row) row_factor(squares[row][0] + squares[row][1] + squares[row][2] + squares[row][3], l2norm_eps)
+#else
+#define Q_FACTOR(row) 1.0f
+#endif
 
 /* Elements from an item's first token, 2 * m.col, to that of the n-th 8 tokens in a tile; and to its first. */
 #define TOKENS_8(n, lines) ((n)*8 / MMA_CHUNK * MMA_PITCH(lines) * MMA_CHUNK)
@@ -227,18 +228,18 @@ MMA_FN float q_factor(__local const float squares[4], float eps)
 /* (I + L)^-1 of a strip, in place. */
 MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L)
 {
-    struct mma_a done[BLOCKS][STEPS];
+    struct mma_a a[STEPS];
     MMA_UNROLL
     for (uint to = 0; to < BLOCKS; to++) {
         float4 *y = x + 2 * to;
-        struct mma_a z[STEPS];
         MMA_UNROLL
-        for (uint from = 0; from < to; from++)
-            block_multiply(m, y, done[from], L, to, from);
-        block_operand(m, z, y);
+        for (uint from = 0; from < to; from++) {
+            block_operand(m, a, x + 2 * from);
+            block_multiply(m, y, a, L, to, from);
+        }
+        block_operand(m, a, y);
         y[0] = y[1] = 0;
-        block_multiply(m, y, z, L, to, to);
-        block_operand(m, done[to], y);
+        block_multiply(m, y, a, L, to, to);
     }
 }
 
@@ -252,6 +253,46 @@ MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L)
 
 /* One of the four numbers of a sum: of row m.row or, low = false, m.row + 8; .x or, odd, .y. */
 #define PART_OF(c, low, odd) ((low) ? ((odd) ? (c).y : (c).x) : ((odd) ? (c).w : (c).z))
+MMA_FN void set_part(float4 *c, bool low, bool odd, float x)
+{
+    if (low && odd)
+        c->y = x;
+    else if (low)
+        c->x = x;
+    else if (odd)
+        c->w = x;
+    else
+        c->z = x;
+}
+
+/* x where `there`, else 0: chosen by bits, or compilers branch around each x. */
+MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0xffffffffu : 0u)); }
+
+/* f32 makes q k^T where it makes k k^T: splitting k's factors costs it more than the registers. 16 bits rather have more
+ * groups. */
+#define TOGETHER MMA_WIDE
+#if L2NORM
+#define ADD_SQUARES                                                                                                    \
+    q_squares += (float2)(CAT(squares_, T_Q)(next[0]) + CAT(squares_, T_Q)(next[2]),                                   \
+                          CAT(squares_, T_Q)(next[1]) + CAT(squares_, T_Q)(next[3]));
+#define GIVE_SQUARES                                                                                                   \
+    squares[i][m.col] = q_squares.x;                                                                                   \
+    squares[i + 8][m.col] = q_squares.y;
+#else
+#define ADD_SQUARES
+#define GIVE_SQUARES
+#endif
+/* p += line l of q k^T. */
+#define TIMES_Q(l)                                                                                                     \
+    {                                                                                                                  \
+        struct mma_a a_q[4];                                                                                           \
+        ADD_SQUARES                                                                                                    \
+        mma_fetched(m, a_q, next);                                                                                     \
+        mma_fetch(m, next, low, high, (l) + 1 < K_LINES ? (l) + 1 : (l), K);                                           \
+        MMA_UNROLL                                                                                                     \
+        for (uint j = 0; j < TOKENS; j++)                                                                              \
+            mma_nk(m, p[j], MMA_CHUNK, a_q, tile_k, K_LINES, j * MMA_LINE, l);                                         \
+    }
 
 __kernel GROUP_SIZE(ITEMS)
 void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, beta), IN(f32, A_log), IN(f32, dt_bias),
@@ -266,7 +307,9 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
     __local float D[CHUNK * D_PITCH];
     __local float2 sums[2 * CHUNK], gates[CHUNK];
     __local float weight[CHUNK];             /* beta */
+#if L2NORM
     __local float squares[CHUNK][4];         /* of q, by an item's part of a row */
+#endif
     __local float factor_k[CHUNK];
     __local float scale_w[CHUNK];
     MMA_HERE(m, ITEMS);
@@ -279,24 +322,32 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         return;
     const ulong b = chunk.batch, t = chunk.token;
 
+    const float gate = id < rows ? log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv)
+                                 : 0.0f;
+    if (id < CHUNK)
+        weight[id] = id < rows ? beta_value(LD(T_BETA, ROW2(beta, b, t + id), hv)) : 0.0f;
     mma_copy_rows(tile_k, K_LINES, K_LINES, MMA_PITCH(K_LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, ITEMS);
     mma_commit();
     mma_copy_rows(tile_v, V_LINES, V_LINES, MMA_PITCH(V_LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, rows, V, ITEMS);
     mma_commit();
 
-    const uint i = warp * 16 + m.row; /* this item's rows of q and k: i and i + 8 */
-    const float gate = id < rows ? log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv)
-                                 : 0.0f;
+    const uint i = warp * 16 + m.row; /* this item's rows of k and q: i and i + 8; past the end they go nowhere */
+    __global const ELEM(T_Q) *low = ROW3(q, b, t + min(i, rows - 1), hk);
+    __global const ELEM(T_Q) *high = ROW3(q, b, t + min(i + 8, rows - 1), hk);
+    uint4 next[4];
+    if (TOGETHER)
+        mma_fetch(m, next, low, high, 0, K);
     const float2 sum = running_sum(gate, sums);
-    if (id < CHUNK) {
+    if (id < CHUNK)
         gates[id] = sum;
-        weight[id] = id < rows ? beta_value(LD(T_BETA, ROW2(beta, b, t + id), hv)) : 0.0f;
-    }
     MMA_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* L and its diagonal from k k^T. */
-    float4 c[TOKENS][MMA_CHUNK] = {{0}};
+    float4 c[TOKENS][MMA_CHUNK] = {{0}}, p[TOKENS][MMA_CHUNK] = {{0}};
+#if L2NORM
+    float2 q_squares = 0;
+#endif
     MMA_LOOP
     for (uint l = 0; l < K_LINES; l++) {
         struct mma_a a[4];
@@ -304,6 +355,8 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++)
             mma_nk(m, c[j], MMA_CHUNK, a, tile_k, K_LINES, j * MMA_LINE, l);
+        if (TOGETHER)
+            TIMES_Q(l)
     }
 #if L2NORM
     MMA_UNROLL
@@ -315,6 +368,9 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         if (j + 4 * MMA_CHUNK == i || j + 4 * MMA_CHUNK == i + 8)
             factor_k[j + 4 * MMA_CHUNK] = row_factor(j + 4 * MMA_CHUNK == i ? x.y : x.w, l2norm_eps);
     }
+    if (TOGETHER) {
+        GIVE_SQUARES
+    }
 #else
     if (id < CHUNK)
         factor_k[id] = 1;
@@ -324,15 +380,18 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
     for (uint r = 0; r < 2; r++) {
         const uint row = i + 8 * r;
         const float2 here = gates[row];
-        const float factor = weight[row] * factor_k[row];
+        const float of_k = weight[row] * factor_k[row], of_q = TOGETHER ? scale * Q_FACTOR(row) : 0;
         FOR_PAIRS(n, odd, line, pair, j)
         {
             float x[2];
             MMA_UNROLL
-            for (uint e = 0; e < 2; e++)
-                x[e] = j + e < row ? factor * factor_k[j + e] * since(here, gates[j + e]) *
-                                         PART_OF(c[line][pair + e], r == 0, odd)
-                                   : 0;
+            for (uint e = 0; e < 2; e++) {
+                const float decay = factor_k[j + e] * since(here, gates[j + e]);
+                float4 *of_p = &p[line][pair + e];
+                x[e] = keep(j + e < row, of_k * decay * PART_OF(c[line][pair + e], r == 0, odd));
+                if (TOGETHER)
+                    set_part(of_p, r == 0, odd, keep(j + e <= row, of_q * decay * PART_OF(*of_p, r == 0, odd)));
+            }
             PUT2(L + row * L_PITCH + L_ITEM(m) + line * MMA_LINE + L_REST(pair, odd), -x[0], -x[1]);
             if (j / BLOCK == row / BLOCK) {
                 D[row * D_PITCH + j % BLOCK] = x[0];
@@ -340,66 +399,39 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
             }
         }
     }
+    if (!TOGETHER)
+        mma_fetch(m, next, low, high, 0, K);
     barrier(CLK_LOCAL_MEM_FENCE);
     invert_diagonal(L, D);
 
     /* P from q k^T. */
-    __global const ELEM(T_Q) *low = ROW3(q, b, t + min(i, rows - 1), hk); /* rows past the end go nowhere */
-    __global const ELEM(T_Q) *high = ROW3(q, b, t + min(i + 8, rows - 1), hk);
-    uint4 next[4];
-    mma_fetch(m, next, low, high, 0, K);
-#if L2NORM
-    float2 q_squares = 0;
-#endif
-    MMA_UNROLL
-    for (uint n = 0; n < CHUNK / 8; n++)
-        c[n / MMA_CHUNK][n % MMA_CHUNK] = 0;
-    MMA_LOOP
-    for (uint l = 0; l < K_LINES; l++) {
-        struct mma_a a[4];
-#if L2NORM
-        q_squares += (float2)(CAT(squares_, T_Q)(next[0]) + CAT(squares_, T_Q)(next[2]),
-                              CAT(squares_, T_Q)(next[1]) + CAT(squares_, T_Q)(next[3]));
-#endif
-        mma_fetched(m, a, next);
-        mma_fetch(m, next, low, high, l + 1 < K_LINES ? l + 1 : l, K);
-        MMA_UNROLL
-        for (uint j = 0; j < TOKENS; j++)
-            mma_nk(m, c[j], MMA_CHUNK, a, tile_k, K_LINES, j * MMA_LINE, l);
+    if (!TOGETHER) {
+        MMA_LOOP
+        for (uint l = 0; l < K_LINES; l++)
+            TIMES_Q(l)
+        GIVE_SQUARES
     }
-#if L2NORM
-    squares[i][m.col] = q_squares.x;
-    squares[i + 8][m.col] = q_squares.y;
-#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     MMA_UNROLL
-    for (uint r = 0; r < 2; r++) {
+    for (uint r = 0; !TOGETHER && r < 2; r++) {
         const uint row = i + 8 * r;
         const float2 here = gates[row];
-        const float factor = scale * q_factor(squares[row], l2norm_eps);
+        const float of_q = scale * Q_FACTOR(row);
         FOR_PAIRS(n, odd, line, pair, j)
         {
             MMA_UNROLL
             for (uint e = 0; e < 2; e++) {
-                float4 *to = &c[line][pair + e];
-                const float x = j + e <= row ? factor * factor_k[j + e] * since(here, gates[j + e]) *
-                                                   PART_OF(*to, r == 0, odd)
-                                             : 0;
-                if (r == 0 && odd)
-                    to->y = x;
-                else if (r == 0)
-                    to->x = x;
-                else if (odd)
-                    to->w = x;
-                else
-                    to->z = x;
+                float4 *of_p = &p[line][pair + e];
+                set_part(of_p, r == 0, odd,
+                         keep(j + e <= row, of_q * factor_k[j + e] * since(here, gates[j + e]) *
+                                                PART_OF(*of_p, r == 0, odd)));
             }
         }
     }
     __global ELEM(T_P) *p_row = ROW3(P, b, chunk.index, hv);
     MMA_UNROLL
     for (uint line = 0; line < TOKENS; line++)
-        MMA_STORE_LINE(T_P, m, c[line], line, p_row + MMA_ROW(i, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK,
+        MMA_STORE_LINE(T_P, m, p[line], line, p_row + MMA_ROW(i, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK,
                        p_row + MMA_ROW(i + 8, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK, CHUNK, true, true);
 
     if (hv % ((uint)HV / (uint)H) == 0) {
@@ -420,7 +452,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
     if (id < CHUNK) {
         const float now = mma_exp(sum.x + sum.y);
         scale_w[id] = weight[id] * factor_k[id] * now;
-        to[id] = now * scale * q_factor(squares[id], l2norm_eps);
+        to[id] = now * scale * Q_FACTOR(id);
         to[CHUNK + id] = id < rows ? factor_k[id] * since(last, sum) : 0;
     }
     if (id < 4)
