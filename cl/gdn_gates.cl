@@ -22,14 +22,17 @@
 #define L2NORM 0 /* rows of q and k are divided by sqrt(sum of squares + eps) */
 #endif
 
-/* The log gate of a token in head hv. A_log and dt_bias stand at their first element. */
+/* The lowest log gate, WD_GDN_FORGET: exp() of it is 0 in f32, so lower ones say no more; but their sums lose the low
+ * bits of milder neighbours, and those of infinite ones are good for nothing. */
+#define FORGET -110.0f
+
+/* The log gate of a token in head hv, not below FORGET; NaN stays. A_log and dt_bias stand at their first element. */
 static inline float log_gate(float gate, __global const float *A_log, __global const float *dt_bias, ulong hv)
 {
 #if HAS_A_LOG
-    return -exp(A_log[hv]) * softplus(gate + dt_bias[hv]);
-#else
-    return gate;
+    gate = -exp(A_log[hv]) * softplus(gate + dt_bias[hv]);
 #endif
+    return gate < FORGET ? FORGET : gate;
 }
 
 static inline float beta_value(float b) { return BETA_MODE ? sigmoid(b) : b; }

@@ -265,7 +265,9 @@ WD_API wd_status wd_causal_conv1d_update(wd_context *ctx, const wd_causal_conv1d
  * q and k have H heads; v, g, beta and everything made from them have HV, a multiple of H; head hv reads head
  * hv / (HV/H) of q and k. K and V are 1..256. T is any: a sequence's last chunk may be short.
  *
- * g is the running sum of the log gates inside each chunk, natural base. States are f32.
+ * g is the running sum of the log gates inside each chunk, natural base, and finite. States are f32. Operations that
+ * take the log gates themselves take a lower one than -110 for -110: exp() of that is 0 in f32, and the state is
+ * forgotten. So -infinity is a gate like others and makes no NaN; a NaN stays in its sequence.
  *
  * Packed sequences: N > 0, B = 1, T the total, cu_seqlens[N+1] the starts. Each sequence begins a chunk of
  * its own; chunks are numbered through all sequences, and NT, their number, is wd_gdn_chunks(). */

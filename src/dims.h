@@ -67,6 +67,7 @@ enum {
 };
 
 enum { WD_GDN_HEAD_MAX = 256 }; /* K and V */
+#define WD_GDN_FORGET (-110.0)  /* lower log gates count as this one, whose exp() is 0 in f32 (cl/gdn_gates.cl) */
 
 enum { WU_k, WU_v, WU_beta, WU_A, WU_g, WU_cu_seqlens, WU_w, WU_u };
 enum { WU_math, WU_A_is_lower };

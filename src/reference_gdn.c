@@ -222,8 +222,9 @@ void wd_reference_chunk_fwd_o(const struct wd_problem *p, double *const *t)
 /* ---- gdn_prepare ---- */
 
 /*
- * g = running sum of the log gates; A = (I + L)^-1 with L_ij = beta_i * (k_i . k_j) * exp(g_i - g_j) below the
- * diagonal, by forward substitution: row i of A is e_i - sum_{j<i} L_ij * (row j of A).
+ * g = running sum of the log gates, none below WD_GDN_FORGET;
+ * A = (I + L)^-1 with L_ij = beta_i * (k_i . k_j) * exp(g_i - g_j) below the diagonal, by forward
+ * substitution: row i of A is e_i - sum_{j<i} L_ij * (row j of A).
  */
 static void prepare_chunk(const struct wd_problem *p, double *const *t, size_t first, size_t rows, size_t hv)
 {
@@ -233,8 +234,8 @@ static void prepare_chunk(const struct wd_problem *p, double *const *t, size_t f
     for (size_t i = 0; i < rows; i++) {
         const size_t at = (first + i) * HV + hv;
         const double *key = t[PREP_k] + ((first + i) * H + h) * K;
-        sum += log_gate(t[PREP_gate][at], hv, t[PREP_A_log], t[PREP_dt_bias]);
-        g[i] = t[PREP_g][at] = sum;
+        const double gate = log_gate(t[PREP_gate][at], hv, t[PREP_A_log], t[PREP_dt_bias]);
+        g[i] = t[PREP_g][at] = sum += gate < WD_GDN_FORGET ? WD_GDN_FORGET : gate;
         beta[i] = beta_of(p->choice[PREP_beta_mode], t[PREP_beta][at]);
         norm[i] = inverse_norm(p->choice[PREP_l2norm], key, K, (double)p->real[PREP_l2norm_eps]);
         if (t[PREP_beta_out])
