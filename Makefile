@@ -38,7 +38,7 @@ tool       := $(BUILD)/warpdrive
 
 PATTERN ?=
 
-.PHONY: all lib examples run test tests deps bench-cpu install uninstall format clean help
+.PHONY: all lib examples run test tests test-grid deps bench-cpu install uninstall format clean help
 .DEFAULT_GOAL := all
 
 ## all: library, tool and examples
@@ -62,6 +62,11 @@ test: deps
 
 ## tests: build the tests without running them
 tests: $(test_bin) $(BUILD)/tests/test_fake $(BUILD)/tests/npycmp
+
+## test-grid: gdn_forward on its whole grid of shapes, types and gates (hours; goes on where it stopped)
+test-grid: deps
+	$(Q)$(MAKE) --no-print-directory $(BUILD)/tests/test_gdn_grid
+	$(Q)tests/grid.sh $(BUILD)
 
 ## deps: install OpenCL loader, headers, PoCL and cmocka where they are missing (Debian, Ubuntu)
 deps:
