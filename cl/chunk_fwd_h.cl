@@ -35,7 +35,7 @@
 #define SEQUENCES (HAS_CU_SEQLENS ? N : B)
 
 #define FWD_H_ARGS                                                                                                     \
-    IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_H, h),          \
+    IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_H, h),          \
         OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES
 
 /* ---- plain ---- */
@@ -53,18 +53,18 @@ __kernel void chunk_fwd_h_plain(FWD_H_ARGS)
         S[d] = HAS_INITIAL_STATE ? ROW3(initial_state, s, hv, d)[column] : 0.0f;
     for (ulong t = seq.begin, c = seq.first_chunk; t < seq.end; t += CHUNK, c++) {
         const uint rows = (uint)min(seq.end - t, (ulong)CHUNK);
-        const float last = ROW2(g, b, t + rows - 1)[hv];
+        const ELEM(T_G) last = ROW2(g, b, t + rows - 1)[hv];
         for (uint i = 0; i < rows; i++) {
             __global const ELEM(T_W) *row = ROW3(w, b, t + i, hv);
             float sum = LD(T_U, ROW3(u, b, t + i, hv), column);
             for (uint d = 0; d < K; d++)
                 sum -= LD(T_W, row, d) * S[d];
             ST(T_V_NEW, ROW3(v_new, b, t + i, hv), column, sum);
-            x[i] = sum * exp(last - ROW2(g, b, t + i)[hv]);
+            x[i] = sum * exp(GATE_SUM(last - ROW2(g, b, t + i)[hv]));
         }
         for (uint d = 0; d < K; d++) {
             ST(T_H, ROW3(h, b, c, hv), d * V + column, S[d]);
-            float sum = S[d] * exp(last);
+            float sum = S[d] * exp(GATE_SUM(last));
             for (uint i = 0; i < rows; i++)
                 sum += LD(T_K, ROW3(k, b, t + i, hk), d) * x[i];
             S[d] = sum;
@@ -146,18 +146,18 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
 #endif
     for (ulong t = seq.begin, n = seq.first_chunk; t < seq.end; t += CHUNK, n++) {
         const int rows = (int)min(seq.end - t, (ulong)CHUNK);
-        const float last = ROW2(g, b, t + rows - 1)[hv];
+        const ELEM(T_G) last = ROW2(g, b, t + rows - 1)[hv];
         float4 acc[MR];
         new_values(acc, stage, S, ROW3(u, b, t, hv) + mine, u_at.z, ROW3(w, b, t, hv), w_at.z, rows, V - mine);
         _Pragma("unroll") for (uint r = 0; r < MR; r++) {
             const uint i = TILE_ROW(r);
             if ((int)i < rows) {
                 TILE_STORE(T_V_NEW, ROW3(v_new, b, t + i, hv) + mine, acc[r], V - mine);
-                acc[r] *= exp(last - ROW2(g, b, t + i)[hv]);
+                acc[r] *= exp(GATE_SUM(last - ROW2(g, b, t + i)[hv]));
             }
             *(__local float4 *)(values + i * COLUMNS + 4 * tile_x()) = acc[r];
         }
-        advance_state(S, exp(last), stage, values, ROW3(h, b, n, hv) + mine, ROW3(k, b, t, hk), k_at.z, rows, V - mine);
+        advance_state(S, exp(GATE_SUM(last)), stage, values, ROW3(h, b, n, hv) + mine, ROW3(k, b, t, hk), k_at.z, rows, V - mine);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 #if HAS_FINAL_STATE

@@ -68,7 +68,7 @@ static inline void advance_state(VFLOAT (*S)[NC], float left, const float *keys,
 }
 
 WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
-    IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_H, h),
+    IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_H, h),
     OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 {
     VFLOAT S[PANELS(V)][KPAD][NC], x[CHUNK][NC];
@@ -91,11 +91,11 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
         }
     for (ulong t = seq.begin, c = seq.first_chunk; t < seq.end; t += CHUNK, c++) {
         const uint rows = (uint)min(seq.end - t, (ulong)CHUNK);
-        const float last = ROW2(g, b, t + rows - 1)[hv];
+        const ELEM(T_G) last = ROW2(g, b, t + rows - 1)[hv];
         for (uint i = 0; i < ROUND_UP(rows, RB); i++) {
             const ulong token = t + min(i, rows - 1);
             ROW_PACK(T_W, minus_w + i * KPAD, ROW3(w, b, token, hv), K, -1.0f);
-            ROW_PACK(T_K, keys + i * K_ROW, ROW3(k, b, token, hk), K, exp(last - ROW2(g, b, token)[hv]));
+            ROW_PACK(T_K, keys + i * K_ROW, ROW3(k, b, token, hk), K, exp(GATE_SUM(last - ROW2(g, b, token)[hv])));
         }
         for (uint p = begin; p < end; p++) {
             const uint column = p * PANEL;
@@ -107,7 +107,7 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_h_cpu(
                 }
             new_values(x, minus_w, S[p], ROW3(u, b, t, hv) + column, u_at.z, ROW3(v_new, b, t, hv) + column, v_new_at.z,
                        rows, PANEL_LEFT(V, column));
-            advance_state(S[p], exp(last), keys, x, ROW3(h, b, c, hv) + column, rows, PANEL_LEFT(V, column));
+            advance_state(S[p], exp(GATE_SUM(last)), keys, x, ROW3(h, b, c, hv) + column, rows, PANEL_LEFT(V, column));
         }
     }
 #if HAS_FINAL_STATE

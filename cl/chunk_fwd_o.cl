@@ -35,7 +35,7 @@
 #include "tile.cl"
 
 #define FWD_O_ARGS                                                                                                     \
-    IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(f32, g), IN(i32, cu_seqlens), OUT(T_O, o), GDN_SIZES,   \
+    IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(T_G, g), IN(i32, cu_seqlens), OUT(T_O, o), GDN_SIZES,   \
         const float scale
 
 /* ---- plain ---- */
@@ -52,14 +52,15 @@ __kernel void chunk_fwd_o_plain(FWD_O_ARGS)
     const ulong b = chunk.batch, t = chunk.token;
     __global const ELEM(T_Q) *query = ROW3(q, b, t + i, hk);
     __global const ELEM(T_H) *state = ROW3(h, b, chunk.index, hv);
-    const float gate = ROW2(g, b, t + i)[hv], up = exp(gate);
+    const ELEM(T_G) gate = ROW2(g, b, t + i)[hv];
+    const float up = exp(GATE_SUM(gate));
     float score[CHUNK];
     for (uint j = 0; j <= i; j++) {
         __global const ELEM(T_K) *key = ROW3(k, b, t + j, hk);
         float sum = 0;
         for (uint d = 0; d < K; d++)
             sum += LD(T_Q, query, d) * LD(T_K, key, d);
-        score[j] = sum * exp(gate - ROW2(g, b, t + j)[hv]);
+        score[j] = sum * exp(GATE_SUM(gate - ROW2(g, b, t + j)[hv]));
     }
     for (uint column = 0; column < V; column++) {
         float sum = 0;
@@ -79,13 +80,13 @@ __kernel void chunk_fwd_o_plain(FWD_O_ARGS)
 #define SCORES TILE_PITCH(CHUNK)
 
 /* One score, decayed; the mask acts before exp. */
-static inline float decayed(float score, __local const float *gate, int i, int j, int rows)
+static inline float decayed(float score, __local const ELEM(T_G) *gate, int i, int j, int rows)
 {
-    return j <= i && i < rows ? score * exp(gate[i] - gate[j]) : 0.0f;
+    return j <= i && i < rows ? score * exp(GATE_SUM(gate[i] - gate[j])) : 0.0f;
 }
 
 /* The item's scores, of columns x, x + TX and so on (tile_multiply_nt). */
-static inline void store_scores(__local float *scores, const float4 score[MR], __local const float *gate, int rows)
+static inline void store_scores(__local float *scores, const float4 score[MR], __local const ELEM(T_G) *gate, int rows)
 {
     const int j = (int)tile_x();
     _Pragma("unroll") for (uint r = 0; r < MR; r++) {
@@ -102,7 +103,7 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
 {
     TILE_LOCAL(left, 2 * CHUNK * TILE_PITCH(DEPTH)); /* q and k, then the scores */
     TILE_LOCAL(right, DEPTH * WIDTH);                /* h, then v_new */
-    TILE_LOCAL(gate, CHUNK);
+    __local ELEM(T_G) gate[CHUNK];
     __local float *keys = left + CHUNK * TILE_PITCH(DEPTH);
 
     const ulong piece = get_group_id(0) / TILES, hv = piece % HV, hk = hv / (HV / H);
@@ -130,7 +131,7 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_o_tile(FWD_O_ARGS)
     store_scores(left, score, gate, rows);
     _Pragma("unroll") for (uint r = 0; r < MR; r++)
         _Pragma("unroll") for (uint n = 0; n < NB; n++)
-            acc[n][r] *= (int)TILE_ROW(r) < rows ? exp(gate[TILE_ROW(r)]) : 0.0f;
+            acc[n][r] *= (int)TILE_ROW(r) < rows ? exp(GATE_SUM(gate[TILE_ROW(r)])) : 0.0f;
     for (int j = 0; j < rows; j += DEPTH) {
         TILE_STAGE(T_V_NEW, right, WIDTH, DEPTH, WIDTH, ROW3(v_new, b, t + j, hv) + column, v_new_at.z, rows - j,
                    V - column, x)

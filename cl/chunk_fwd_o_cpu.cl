@@ -24,15 +24,15 @@
 #include "gdn.cl"
 #include "gdn_cpu.cl"
 
-/* Fills up and decay from a chunk's sums of gates. */
-static inline void chunk_decays(struct run *run, const float g[CHUNK])
+/* Fills up and decay from a chunk's sums of gates, a float and what it rounds off. */
+static inline void chunk_decays(struct run *run, const float g[CHUNK], const float rest[CHUNK])
 {
     for (uint i = 0; i < run->padded; i++) {
-        run->up[i] = exp(g[i]);
+        run->up[i] = exp(g[i] + rest[i]);
         for (uint p = 0; p <= i / PANEL; p++)
             UNROLL for (uint n = 0; n < NC; n++) {
                 const uint j = p * PANEL + n * VL;
-                const VFLOAT difference = g[i] - CAT(vload, VL)(0, g + j);
+                const VFLOAT difference = (g[i] - CAT(vload, VL)(0, g + j)) + (rest[i] - CAT(vload, VL)(0, rest + j));
                 run->decay[p][i][n] = exp(lanes_before(j, i + 1) ? difference : (VFLOAT)(0));
             }
     }
@@ -69,14 +69,14 @@ static inline void write_columns(__global ELEM(T_O) *o, ulong stride, uint colum
 }
 
 WIDE GROUP_SIZE(1) __kernel void chunk_fwd_o_cpu(
-    IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(f32, g), IN(i32, cu_seqlens), OUT(T_O, o), GDN_SIZES,
+    IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(T_G, g), IN(i32, cu_seqlens), OUT(T_O, o), GDN_SIZES,
     const float scale)
 {
     struct run run;
     tokens queries, keys;
     triangle scores;
     VFLOAT S[KPAD][NC], x[CHUNK][NC];
-    float gate[CHUNK];
+    float gate[CHUNK], rest[CHUNK];
 
     const ulong slices = get_num_groups(0) / (B * NT * HV);
     const ulong slice = get_group_id(0) % slices, piece = get_group_id(0) / slices, hv = piece % HV, hk = hv / (HV / H);
@@ -88,9 +88,12 @@ WIDE GROUP_SIZE(1) __kernel void chunk_fwd_o_cpu(
 
     run.rows = chunk.rows;
     run.padded = ROUND_UP(run.rows, RB);
-    for (uint i = 0; i < CHUNK; i++)
-        gate[i] = ROW2(g, b, t + min(i, run.rows - 1))[hv];
-    chunk_decays(&run, gate);
+    for (uint i = 0; i < CHUNK; i++) {
+        const float2 sum = GATE_PARTS(ROW2(g, b, t + min(i, run.rows - 1))[hv]);
+        gate[i] = sum.x;
+        rest[i] = sum.y;
+    }
+    chunk_decays(&run, gate, rest);
     TOKENS_LOAD_FROM(T_Q, queries, run.rows, ROW3(q, b, t, hk), q_at.z, 0, scale);
     TOKENS_LOAD_FROM(T_K, keys, run.rows, ROW3(k, b, t, hk), k_at.z, 0, 1);
     tokens_products(scores, run.padded, queries, keys);

@@ -65,24 +65,24 @@ MMA_FN void fetch_step(__local uint4 *buffer, uint s, __global const ELEM(T_K) *
 }
 
 /* P of rows i and i + 8 and of the line of tokens from j on: from the sums of q @ k^T. */
-MMA_FN void gate(struct mma m, float4 *c, __local const float *g, uint i, uint j, float scale)
+MMA_FN void gate(struct mma m, float4 *c, __local const ELEM(T_G) *g, uint i, uint j, float scale)
 {
-    const float g0 = g[i], g1 = g[i + 8];
+    const ELEM(T_G) g0 = g[i], g1 = g[i + 8];
     MMA_UNROLL
     for (uint x = 0; x < MMA_CHUNK; x++) {
         const uint j0 = j + m.col * MMA_CHUNK + x, j1 = j0 + 4 * MMA_CHUNK;
-        const float4 y = c[x] * (float4)(mma_exp(g0 - g[j0]), mma_exp(g0 - g[j1]), mma_exp(g1 - g[j0]),
-                                         mma_exp(g1 - g[j1])) * scale;
+        const float4 y = c[x] * (float4)(mma_exp(GATE_SUM(g0 - g[j0])), mma_exp(GATE_SUM(g0 - g[j1])),
+                                         mma_exp(GATE_SUM(g1 - g[j0])), mma_exp(GATE_SUM(g1 - g[j1]))) * scale;
         c[x] = (float4)(i >= j0 ? y.x : 0, i >= j1 ? y.y : 0, i + 8 >= j0 ? y.z : 0, i + 8 >= j1 ? y.w : 0);
     }
 }
 
 __kernel GROUP_SIZE(ITEMS)
-void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(f32, g), IN(i32, cu_seqlens),
+void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(T_G, g), IN(i32, cu_seqlens),
                      OUT(T_O, o), GDN_SIZES, const float scale)
 {
     __local uint4 ring[STAGES * (ROWS_SIZE + KEYS_SIZE)] __attribute__((aligned(16)));
-    __local float gates[CHUNK];
+    __local ELEM(T_G) gates[CHUNK];
     MMA_HERE(m, ITEMS);
 
     const uint group = (uint)get_group_id(0) / SPLIT, column = (uint)get_group_id(0) % SPLIT * COLUMNS;
@@ -125,7 +125,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
             mma_kn(m, c[line], a, buffer, V_LINES, MMA_PITCH(V_LINES), 0, line);
     }
 
-    const float e0 = scale * mma_exp(gates[i]), e1 = scale * mma_exp(gates[i + 8]);
+    const float e0 = scale * mma_exp(GATE_SUM(gates[i])), e1 = scale * mma_exp(GATE_SUM(gates[i + 8]));
     MMA_UNROLL
     for (uint line = 0; line < V_LINES; line++) {
         MMA_UNROLL

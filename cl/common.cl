@@ -3,16 +3,16 @@
  * Shared primitives. Every kernel file starts by including this one, so each compiles alone; the library embeds
  * both and compiles prelude + common.cl + <op>.cl.
  *
- * Element types: a tensor X of type T_X (a macro: f32 f16 bf16 e4m3 e5m2 ue8m0 i32) is declared IN(T_X, x) or
- * OUT(T_X, x), and read and written as float, rounding half to even, NaN kept:
+ * Element types: a tensor X of type T_X (a macro: f32 f16 bf16 e4m3 e5m2 ue8m0 i32 f32x2) is declared
+ * IN(T_X, x) or OUT(T_X, x), and read and written as float, rounding half to even, NaN kept:
  *
  *   LD(T, p, i)      ST(T, p, i, v)     element i
  *   LDV(T, N, p)     STV(T, N, p, v)    N elements from p as floatN, any address. N: 2 4 8 16
  *   LDA(T, N, p)     STA(T, N, p, v)    the same where p stands a multiple of N elements from a row's start: one wide
  *                                       access if VEC says that rows are aligned for it, else LDV and STV
  *
- * f32, f16 and bf16 load and store, i32 loads as int; fp8.cl adds the stores of e4m3, e5m2 and ue8m0. `half` is touched
- * by vload_half and vstore_half only, so no device needs cl_khr_fp16.
+ * f32, f16 and bf16 load and store, i32 loads as int, f32x2 is a float2 to be used as it is; fp8.cl adds the stores of
+ * e4m3, e5m2 and ue8m0. `half` is touched by vload_half and vstore_half only, so no device needs cl_khr_fp16.
  */
 #ifndef WD_COMMON
 #define WD_COMMON
@@ -46,6 +46,7 @@ typedef uchar elem_e4m3;
 typedef uchar elem_e5m2;
 typedef uchar elem_ue8m0;
 typedef int elem_i32;
+typedef float2 elem_f32x2; /* a value, and what f32 rounds off it */
 
 /* A tensor parameter: pointer and, as `<name>_at`, offset and outer strides in elements. */
 #define IN(T, name) __global const ELEM(T) *restrict name, const ulong4 name##_at

@@ -21,7 +21,30 @@
 #define T_CU_SEQLENS i32
 #endif
 
+#ifndef T_G
+#define T_G f32 /* of running sums of gates: f32 or f32x2 */
+#endif
+
 #define CHUNK 64 /* WD_GDN_CHUNK */
+
+/* A running sum of gates, or the difference of two, as a float; as a float and what it rounds off; and one made of
+ * those. */
+#define GATE_SUM(g) CAT(gate_sum_, T_G)(g)
+#define GATE_PARTS(g) CAT(gate_parts_, T_G)(g)
+#define GATE_PAIR(sum) CAT(gate_pair_, T_G)(sum)
+static inline float gate_sum_f32(float g) { return g; }
+static inline float gate_sum_f32x2(float2 g) { return g.x + g.y; }
+static inline float2 gate_parts_f32(float g) { return (float2)(g, 0); }
+static inline float2 gate_parts_f32x2(float2 g) { return g; }
+static inline float gate_pair_f32(float2 sum) { return sum.x + sum.y; }
+static inline float2 gate_pair_f32x2(float2 sum) { return sum; }
+
+/* sum + x, with what the float rounds off (Knuth's two-sum). */
+static inline float2 sum_add(float2 sum, float x)
+{
+    const float high = sum.x + x, part = high - sum.x;
+    return (float2)(high, sum.y + ((sum.x - (high - part)) + (x - part)));
+}
 
 /* The kernel arguments that are sizes, in the tables' order. K and V are macros. */
 #define GDN_SIZES const ulong B, const ulong T, const ulong H, const ulong HV, const ulong N, const ulong NT

@@ -42,7 +42,7 @@
 
 #define PREPARE_ARGS                                                                                                   \
     IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_log), IN(f32, dt_bias), IN(T_Q, q), IN(i32, cu_seqlens), \
-        OUT(f32, g), OUT(T_A, A), OUT(f32, beta_out), OUT(T_Q_OUT, q_out), OUT(T_K_OUT, k_out), GDN_SIZES,             \
+        OUT(T_G, g), OUT(T_A, A), OUT(f32, beta_out), OUT(T_Q_OUT, q_out), OUT(T_K_OUT, k_out), GDN_SIZES,             \
         const float l2norm_eps
 
 #define LOG_GATE(b, t, hv)                                                                                             \
@@ -76,13 +76,14 @@ __kernel void gdn_prepare_plain(PREPARE_ARGS)
     const struct gdn_chunk chunk = gdn_chunk(c, cu_seqlens + cu_seqlens_at.x, T, N, NT);
     const ulong b = chunk.batch, t = chunk.token;
 
-    float s[K], sum = 0; /* s: sum over m < i of x_m exp(g_i - g_m) k_m */
+    float2 sum = (float2)(0);
+    float s[K]; /*  sum over m < i of x_m exp(g_i - g_m) k_m */
     for (uint d = 0; d < K; d++)
         s[d] = 0;
     for (uint i = 0; i < chunk.rows; i++) {
         float x = 0;
         if (i <= j)
-            sum += LOG_GATE(b, t + i, hv);
+            sum = sum_add(sum, LOG_GATE(b, t + i, hv));
         if (i >= j) {
             __global const ELEM(T_K) *row = ROW3(k, b, t + i, hk);
             const float factor = k_factor(row, l2norm_eps), decay = exp(LOG_GATE(b, t + i, hv));
@@ -97,7 +98,7 @@ __kernel void gdn_prepare_plain(PREPARE_ARGS)
     }
     if (j >= chunk.rows)
         return;
-    ROW2(g, b, t + j)[hv] = sum;
+    ROW2(g, b, t + j)[hv] = GATE_PAIR(sum);
 #if HAS_BETA_OUT
     ROW2(beta_out, b, t + j)[hv] = BETA(b, t + j, hv);
 #endif
@@ -151,16 +152,13 @@ static inline void keys_product(float kk[4][4], __local float *stage, __global c
     }
 }
 
-/* gate[0] + ... + gate[last], last < CHUNK, as a float and what it rounds off (Knuth's two-sum). */
+/* gate[0] + ... + gate[last], last < CHUNK. */
 static inline float2 running_sum(__local const float *gate, uint last)
 {
-    float sum = 0, rest = 0;
-    for (uint m = 0; m < CHUNK; m++) {
-        const float x = m <= last ? gate[m] : 0.0f, high = sum + x, part = high - sum;
-        rest += (sum - (high - part)) + (x - part);
-        sum = high;
-    }
-    return (float2)(sum, rest);
+    float2 sum = (float2)(0);
+    for (uint m = 0; m < CHUNK; m++)
+        sum = sum_add(sum, m <= last ? gate[m] : 0.0f);
+    return sum;
 }
 
 /* Overwrites L (unit lower triangular without its diagonal, rows LD_L apart) by (I + L)^-1, zeros above the diagonal.
@@ -264,7 +262,7 @@ GROUP_SIZE(GROUP) __kernel void gdn_prepare_tile(PREPARE_ARGS)
         if (id < CHUNK)
             sum[id] = running;
         if (id < rows) {
-            ROW2(g, b, t + id)[hv] = running.x + running.y;
+            ROW2(g, b, t + id)[hv] = GATE_PAIR(running);
 #if HAS_BETA_OUT
             ROW2(beta_out, b, t + id)[hv] = weight[id];
 #endif

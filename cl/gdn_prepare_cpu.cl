@@ -66,7 +66,7 @@ static inline void write_inverse(__global ELEM(T_A) *A, ulong stride, const stru
 
 WIDE GROUP_SIZE(1) __kernel void gdn_prepare_cpu(
     IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_log), IN(f32, dt_bias), IN(T_Q, q), IN(i32, cu_seqlens),
-    OUT(f32, g), OUT(T_A, A), OUT(f32, beta_out), OUT(T_Q_OUT, q_out), OUT(T_K_OUT, k_out), GDN_SIZES,
+    OUT(T_G, g), OUT(T_A, A), OUT(f32, beta_out), OUT(T_Q_OUT, q_out), OUT(T_K_OUT, k_out), GDN_SIZES,
     const float l2norm_eps)
 {
     struct run run;
@@ -89,14 +89,15 @@ WIDE GROUP_SIZE(1) __kernel void gdn_prepare_cpu(
     NORMALISE(T_Q, T_Q_OUT, ROW3(q_out, b, t, hk), q_out_at.z, ROW3(q, b, t, hk), q_at.z, run.rows, l2norm_eps)
 #endif
     for (ulong hv = hk * (HV / H); hv < (hk + 1) * (HV / H); hv++) {
-        float sum = 0;
+        float2 sum = (float2)(0);
         for (uint i = 0; i < RUN; i++) {
             const ulong token = t + min(i, run.rows - 1);
             decay[i] = log_gate(LD(T_GATE, ROW2(gate, b, token), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv);
             run.beta[i] = i < run.rows ? beta_value(LD(T_BETA, ROW2(beta, b, token), hv)) : 0.0f;
         }
         for (uint i = 0; i < run.rows; i++) {
-            ROW2(g, b, t + i)[hv] = sum += decay[i];
+            sum = sum_add(sum, decay[i]);
+            ROW2(g, b, t + i)[hv] = GATE_PAIR(sum);
 #if HAS_BETA_OUT
             ROW2(beta_out, b, t + i)[hv] = run.beta[i];
 #endif

@@ -219,10 +219,12 @@ MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitc
     }
 }
 
-MMA_FN void copy_gates(__local float *to, __global const float *from, ulong pitch, uint rows)
+MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ulong pitch, uint rows)
 {
     for (uint i = (uint)get_local_id(0); i < CHUNK; i += ITEMS)
-        mma_copy_word(to + i, from + min(i, rows - 1) * pitch);
+        for (uint word = 0; word < sizeof *to / sizeof(float); word++)
+            mma_copy_word((__local float *)(to + i) + word,
+                          (__global const float *)(from + min(i, rows - 1) * pitch) + word);
 }
 #endif
 
@@ -231,7 +233,7 @@ __kernel GROUP_SIZE(ITEMS + (BULK ? MMA_WARP : 0))
 void gdn_walk_mma(IN(T_Q, q), IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_P, P), IN(f32, scales), IN(f32, initial_state),
                   IN(i32, cu_seqlens), OUT(T_O, o), OUT(f32, final_state), GDN_SIZES)
 #else
-void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, initial_state), IN(i32, cu_seqlens),
+void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, initial_state), IN(i32, cu_seqlens),
                      OUT(T_H, h), OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 #endif
 {
@@ -249,7 +251,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
     __local float scale[STAGES][SCALES] __attribute__((aligned(16)));
     __local left_tokens left_p[WK > 1 ? WV : 1] __attribute__((aligned(16)));
 #else
-    __local float gates[STAGES][CHUNK] __attribute__((aligned(16)));
+    __local ELEM(T_G) gates[STAGES][CHUNK] __attribute__((aligned(16)));
 #endif
     MMA_HERE(m, ITEMS);
 
@@ -376,11 +378,12 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(f32, g), IN(f32, ini
 #endif
 #else
         STORE_TOKENS(T_V_NEW, ROW3(v_new, b, t + token, hv) + column, v_new_at.z, x, rows)
-        const float last = gates[c % STAGES][rows - 1], decay = mma_exp(last);
+        const ELEM(T_G) last = gates[c % STAGES][rows - 1];
+        const float decay = mma_exp(GATE_SUM(last));
         MMA_UNROLL
         for (uint n = 0; n < SHARE; n++) {
-            __local const float *at = &gates[c % STAGES][token + TOKEN(n)];
-            x[n] *= (float2)(mma_exp(last - at[0]), mma_exp(last - at[4 * MMA_CHUNK])).xyxy;
+            __local const ELEM(T_G) *at = &gates[c % STAGES][token + TOKEN(n)];
+            x[n] *= (float2)(mma_exp(GATE_SUM(last - at[0])), mma_exp(GATE_SUM(last - at[4 * MMA_CHUNK]))).xyxy;
         }
 #endif
 #if WK > 1

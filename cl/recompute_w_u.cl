@@ -31,7 +31,7 @@
 #include "tile.cl"
 
 #define WU_ARGS                                                                                                        \
-    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),      \
+    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(T_G, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),      \
         GDN_SIZES
 
 /* ---- plain ---- */
@@ -52,7 +52,7 @@ __kernel void recompute_w_u_plain(WU_ARGS)
     for (uint j = 0; j < depth; j++) {
         const float x = LD(T_A, a, j) * ROW2(beta, b, t + j)[hv];
         if (column < K)
-            sum += x * exp(ROW2(g, b, t + j)[hv]) * LD(T_K, ROW3(k, b, t + j, hk), column);
+            sum += x * exp(GATE_SUM(ROW2(g, b, t + j)[hv])) * LD(T_K, ROW3(k, b, t + j, hk), column);
         else
             sum += x * LD(T_V, ROW3(v, b, t + j, hv), column - K);
     }
@@ -83,7 +83,7 @@ GROUP_SIZE(TILE_ITEMS) __kernel void recompute_w_u_tile(WU_ARGS)
     for (uint j = tile_item(); j < CHUNK; j += TILE_ITEMS) {
         scale[j] = 0;
         if ((int)j < rows)
-            scale[j] = ROW2(beta, b, t + j)[hv] * (is_w ? exp(ROW2(g, b, t + j)[hv]) : 1.0f);
+            scale[j] = ROW2(beta, b, t + j)[hv] * (is_w ? exp(GATE_SUM(ROW2(g, b, t + j)[hv])) : 1.0f);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float4 acc[MR];

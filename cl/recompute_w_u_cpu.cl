@@ -35,7 +35,7 @@
     } while (0)
 
 WIDE GROUP_SIZE(1) __kernel void recompute_w_u_cpu(
-    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),
+    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(T_G, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),
     GDN_SIZES)
 {
     float a[CHUNK * CHUNK];
@@ -49,7 +49,7 @@ WIDE GROUP_SIZE(1) __kernel void recompute_w_u_cpu(
     const uint rows = chunk.rows, begin = (uint)(panels * slice / slices), end = (uint)(panels * (slice + 1) / slices);
 
     for (uint j = 0; j < rows; j++) {
-        const float scale_v = ROW2(beta, b, t + j)[hv], scale_k = scale_v * exp(ROW2(g, b, t + j)[hv]);
+        const float scale_v = ROW2(beta, b, t + j)[hv], scale_k = scale_v * exp(GATE_SUM(ROW2(g, b, t + j)[hv]));
         ROW_PACK(T_A, a + j * CHUNK, ROW3(A, b, t + j, hv), CHUNK, 1.0f);
         for (uint p = begin; p < end; p++) {
             const uint c = (p < PANELS(K) ? p : p - PANELS(K)) * PANEL;

@@ -40,7 +40,7 @@
     MMA_STORE_LINE(T, m, c, line, out, (out) + 8 * (pitch), width, i < (rows), i + 8 < (rows))
 
 #define WU_ARGS                                                                                                        \
-    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(f32, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),      \
+    IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(T_G, g), IN(i32, cu_seqlens), OUT(T_W, w), OUT(T_U, u),      \
         GDN_SIZES
 
 #if !WD_ONE || KERNEL_recompute_w_u_mma
@@ -131,7 +131,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
         const bool there = id < chunk.rows;
         const float x = there ? ROW2(beta, b, t + id)[hv] : 0;
         scale_u[id] = x;
-        scale_w[id] = there ? x * mma_exp(ROW2(g, b, t + id)[hv]) : 0;
+        scale_w[id] = there ? x * mma_exp(GATE_SUM(ROW2(g, b, t + id)[hv])) : 0;
     }
 
     struct mma_a a[DEPTH][4];
@@ -248,7 +248,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
                 mma_copy_rows(to, LINES, MMA_LINES(V), MMA_PITCH(LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V, ITEMS);
             mma_commit();
             scale = id < next.rows ? ROW2(beta, b, t + id)[hv] : 0;
-            gate = next.r % 2 && id < next.rows ? ROW2(g, b, t + id)[hv] : 0;
+            gate = next.r % 2 && id < next.rows ? GATE_SUM(ROW2(g, b, t + id)[hv]) : 0;
         }
         if (now.rows > 0) {
             __local const uint4 *tile = stages[n % 2 ^ 1];

@@ -153,6 +153,8 @@ typedef enum wd_dtype {
     WD_E5M2 = 5,  /**< OCP FP8 E5M2: max 57344 */
     WD_UE8M0 = 6, /**< a power of two, 2^(byte-127); 0xFF is NaN */
     WD_I32 = 7,
+    WD_F32X2 = 8, /**< two f32, a value and what f32 rounds off it: running sums of steep gates keep the low bits that
+                       their mild neighbours need */
 } wd_dtype;
 
 /** Bytes of one element; 0 for WD_DTYPE_DEFAULT and unknown values. */
@@ -288,7 +290,7 @@ typedef struct wd_recompute_w_u_args {
     wd_tensor v;          /**< in  [B][T][HV][V]   f32, f16, bf16 */
     wd_tensor beta;       /**< in  [B][T][HV]      f32 */
     wd_tensor A;          /**< in  [B][T][HV][64]  f32, f16, bf16 */
-    wd_tensor g;          /**< in  [B][T][HV]      f32 */
+    wd_tensor g;          /**< in  [B][T][HV]      f32, f32x2 */
     wd_tensor cu_seqlens; /**< in  [N+1] i32, with N only */
     wd_tensor w;          /**< out [B][T][HV][K]   f32, f16, bf16 */
     wd_tensor u;          /**< out [B][T][HV][V]   f32, f16, bf16 */
@@ -310,7 +312,7 @@ typedef struct wd_chunk_fwd_h_args {
     wd_tensor k;             /**< in  [B][T][H][K]       f32, f16, bf16 */
     wd_tensor w;             /**< in  [B][T][HV][K]      f32, f16, bf16 */
     wd_tensor u;             /**< in  [B][T][HV][V]      f32, f16, bf16 */
-    wd_tensor g;             /**< in  [B][T][HV]         f32 */
+    wd_tensor g;             /**< in  [B][T][HV]         f32, f32x2 */
     wd_tensor initial_state; /**< in  [B or N][HV][K][V] f32, optional: zero */
     wd_tensor cu_seqlens;    /**< in  [N+1] i32, with N only */
     wd_tensor h;             /**< out [B][NT][HV][K][V]  f32, f16, bf16: the state before each chunk */
@@ -333,7 +335,7 @@ typedef struct wd_chunk_fwd_o_args {
     wd_tensor k;          /**< in  [B][T][H][K]      f32, f16, bf16 */
     wd_tensor v_new;      /**< in  [B][T][HV][V]     f32, f16, bf16 */
     wd_tensor h;          /**< in  [B][NT][HV][K][V] f32, f16, bf16 */
-    wd_tensor g;          /**< in  [B][T][HV]        f32 */
+    wd_tensor g;          /**< in  [B][T][HV]        f32, f32x2 */
     wd_tensor cu_seqlens; /**< in  [N+1] i32, with N only */
     wd_tensor o;          /**< out [B][T][HV][V]     f32, f16, bf16 */
     float scale;          /**< 0: K^-0.5 */
@@ -365,7 +367,7 @@ typedef struct wd_gdn_prepare_args {
     wd_tensor dt_bias;    /**< in  [HV] f32, optional; with A_log */
     wd_tensor q;          /**< in  [B][T][H][K]    f32, f16, bf16, optional: to be normalised into q_out */
     wd_tensor cu_seqlens; /**< in  [N+1] i32, with N only */
-    wd_tensor g;          /**< out [B][T][HV]      f32 */
+    wd_tensor g;          /**< out [B][T][HV]      f32, f32x2 */
     wd_tensor A;          /**< out [B][T][HV][64]  f32, f16, bf16; columns past a short chunk's end are zero */
     wd_tensor beta_out;   /**< out [B][T][HV]      f32, optional: beta after beta_mode */
     wd_tensor q_out;      /**< out [B][T][H][K]    f32, f16, bf16, with q and l2norm */

@@ -137,6 +137,7 @@ uint32_t wd_encode(wd_dtype dtype, double value)
     case WD_E5M2: return narrow(&format_e5m2, value);
     case WD_UE8M0: return encode_ue8m0(value);
     case WD_I32: return encode_i32(value);
+    case WD_F32X2:
     case WD_DTYPE_DEFAULT: break;
     }
     return 0;
@@ -152,6 +153,7 @@ double wd_decode(wd_dtype dtype, uint32_t bits)
     case WD_E5M2: return widen(&format_e5m2, bits);
     case WD_UE8M0: return bits == UE8M0_NAN ? (double)NAN : power_of_two((int)bits - UE8M0_BIAS);
     case WD_I32: return (double)(int32_t)bits;
+    case WD_F32X2:
     case WD_DTYPE_DEFAULT: break;
     }
     return (double)NAN;
@@ -179,6 +181,13 @@ void wd_to_double(wd_dtype dtype, const void *src, size_t n, double *dst)
             dst[i] = wd_decode(dtype, bits);
         }
         break;
+    case 8:
+        for (size_t i = 0; i < n; i++) {
+            float pair[2];
+            memcpy(pair, from + 8 * i, sizeof(pair));
+            dst[i] = (double)pair[0] + (double)pair[1];
+        }
+        break;
     default: break;
     }
 }
@@ -201,6 +210,12 @@ void wd_from_double(wd_dtype dtype, const double *src, size_t n, void *dst)
         for (size_t i = 0; i < n; i++) {
             const uint32_t bits = wd_encode(dtype, src[i]);
             memcpy(to + 4 * i, &bits, sizeof(bits));
+        }
+        break;
+    case 8:
+        for (size_t i = 0; i < n; i++) {
+            const float high = (float)src[i], pair[2] = {high, isinf(high) ? 0 : (float)(src[i] - (double)high)};
+            memcpy(to + 8 * i, pair, sizeof(pair));
         }
         break;
     default: break;

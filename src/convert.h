@@ -11,7 +11,8 @@
  *  NaN becomes the quiet NaN of the type (e4m3, e5m2: 0x7F; ue8m0: 0xFF); i32 clamps to its range, NaN is 0. */
 uint32_t wd_encode(wd_dtype dtype, double value);
 
-/** The value of an element's bits; exact for every type. NaN for WD_DTYPE_DEFAULT and unknown types. */
+/** The value of an element's bits; exact for every type. NaN for WD_DTYPE_DEFAULT and unknown types. f32x2 is no type
+ *  of one number: neither of these knows it, only the functions below do. */
 double wd_decode(wd_dtype dtype, uint32_t bits);
 
 /** `value` as it would read back from an element of `dtype`. */

@@ -36,6 +36,7 @@ size_t wd_dtype_size(wd_dtype dtype)
     switch (dtype) {
     case WD_F32:
     case WD_I32: return 4;
+    case WD_F32X2: return 8;
     case WD_F16:
     case WD_BF16: return 2;
     case WD_E4M3:
@@ -48,7 +49,7 @@ size_t wd_dtype_size(wd_dtype dtype)
 
 const char *wd_dtype_name(wd_dtype dtype)
 {
-    static const char *const names[] = {"default", "f32", "f16", "bf16", "e4m3", "e5m2", "ue8m0", "i32"};
+    static const char *const names[] = {"default", "f32", "f16", "bf16", "e4m3", "e5m2", "ue8m0", "i32", "f32x2"};
     return (size_t)dtype < WD_COUNT(names) ? names[dtype] : "?";
 }
 
@@ -145,7 +146,7 @@ static wd_status read_tensors(const union args *a, bool launching, struct wd_pro
             v->at[1 + r] = t.stride[r];
         if (!v->present)
             continue;
-        if ((unsigned)v->dtype > WD_I32 || !(d->dtypes & WD_TYPE(v->dtype)))
+        if ((unsigned)v->dtype > WD_DTYPE_LAST || !(d->dtypes & WD_TYPE(v->dtype)))
             return FAIL(op, d->name, "dtype %s is not among its types", wd_dtype_name(v->dtype));
     }
     return WD_OK;

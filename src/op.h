@@ -7,7 +7,7 @@
  * arguments of its kernels, the command line, tests, verification, tuning and benchmarks.
  *
  * What a kernel sees of a call
- *   macros     T_<TENSOR> the element type (f32 f16 bf16 e4m3 e5m2 ue8m0 i32), HAS_<TENSOR> 0/1 for optional
+ *   macros     T_<TENSOR> the element type (f32 f16 bf16 e4m3 e5m2 ue8m0 i32 f32x2), HAS_<TENSOR> 0/1 for optional
  *              tensors, <DIM> for fixed dims, <SCALAR> for choices and flags (their number), VEC, and <PARAM>
  *              for the variant's parameters; names in capitals, '_' kept. Device: WD_CPU, WD_SM, WD_SIMD.
  *   arguments  every tensor in table order as (pointer, ulong4 at): at.x the offset, at.y .. at.w the strides of
@@ -77,6 +77,7 @@ struct wd_tensor_desc {
     } shape[2];                         /* [1]: where wd_op.layout's choice is 1; rank 0: as [0] */
 };
 
+#define WD_DTYPE_LAST WD_F32X2
 #define WD_TYPE(t)    (1u << (t))
 #define WD_TYPES_DATA (WD_TYPE(WD_F32) | WD_TYPE(WD_F16) | WD_TYPE(WD_BF16))
 

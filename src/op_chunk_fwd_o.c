@@ -16,7 +16,7 @@ static const struct wd_tensor_desc tensors[] = {
     [FWDO_k] = WD_GDN_DATA(args, k, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
     [FWDO_v_new] = WD_GDN_DATA(args, v_new, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_T, GDN_HV, GDN_V),
     [FWDO_h] = WD_GDN_DATA(args, h, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, GDN_K, GDN_V),
-    [FWDO_g] = WD_GDN_F32(args, g, WD_IN, WD_FILL_GATE_SUM, GDN_B, GDN_T, GDN_HV),
+    [FWDO_g] = WD_GDN_SUM(args, WD_IN, WD_FILL_GATE_SUM, GDN_B, GDN_T, GDN_HV),
     [FWDO_cu_seqlens] = WD_GDN_CU_SEQLENS(args, GDN_N1),
     [FWDO_o] = WD_GDN_DATA(args, o, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_T, GDN_HV, GDN_V),
 };

@@ -50,6 +50,12 @@
         .name = #member, .offset = offsetof(args, member), .access = kind, .dtypes = WD_TYPE(WD_F32), .dtype = WD_F32, \
         .fill = filled, .shape = WD_GDN_SHAPE(__VA_ARGS__)                                                             \
     }
+/* Running sums of gates. */
+#define WD_GDN_SUM(args, kind, filled, ...)                                                                            \
+    {                                                                                                                  \
+        .name = "g", .offset = offsetof(args, g), .access = kind, .dtypes = WD_TYPE(WD_F32) | WD_TYPE(WD_F32X2),       \
+        .dtype = WD_F32, .fill = filled, .shape = WD_GDN_SHAPE(__VA_ARGS__)                                            \
+    }
 #define WD_GDN_STATE(args, member, kind, ...)                                                                          \
     {                                                                                                                  \
         .name = #member, .offset = offsetof(args, member), .access = kind, .optional = true, .vector = true,           \

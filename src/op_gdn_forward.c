@@ -94,20 +94,27 @@ struct between {
     wd_tensor g, beta, A, q, k, w, u, h, v_new;
 };
 
-/* Elements of each, in the order in which scratch is dealt out. Data between the calls has the type of q: matrix
- * engines round their operands to it anyway, and it halves the traffic. */
+/* Data between the calls has the type of q: matrix engines round their operands to it anyway, and it halves the
+ * traffic. But keys of a few elements all but repeat each other, new values cancel, and what 16 bits round off them
+ * shows. */
+static wd_dtype data_between(const struct wd_problem *p)
+{
+    return p->dim[GDN_K] < 16 ? WD_F32 : p->tensor[FWD_q].dtype;
+}
+
+/* Elements of each, in the order in which scratch is dealt out. */
 static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, struct between *m)
 {
     const size_t tokens = p->dim[GDN_B] * p->dim[GDN_T], heads = tokens * p->dim[GDN_HV];
     const size_t K = p->dim[GDN_K], V = p->dim[GDN_V], keys = tokens * p->dim[GDN_H] * K;
-    const wd_dtype data = p->tensor[FWD_q].dtype;
+    const wd_dtype data = data_between(p);
     const bool normalised = p->choice[FWD_l2norm];
     const struct {
         wd_tensor *out;
         size_t elements;
         wd_dtype dtype;
     } piece[] = {
-        {&m->g, heads, WD_F32},
+        {&m->g, heads, data == WD_F32 ? WD_F32X2 : WD_F32}, /* others' bars are wider than what f32 rounds off */
         {&m->beta, heads, WD_F32},
         {&m->A, heads * WD_GDN_CHUNK, data},
         {&m->q, normalised ? keys : 0, data},

@@ -200,7 +200,7 @@ static size_t walk_local(const struct wd_problem *p, const struct wd_walk *walk,
     const size_t u = (size_t)param[WALK_WV] * WD_GDN_CHUNK * CHUNK_BYTES * size_of(p, walk->u);
     const size_t both = stages * (2 * (rows + 2 * sizeof(cl_ulong)) + u) + left * (row_lines + tokens);
     if (!walk->forward)
-        return both + stages * WD_GDN_CHUNK * sizeof(float);
+        return both + stages * WD_GDN_CHUNK * 2 * sizeof(float); /* gates of either type */
     return both + stages * (rows + wd_mma_tile(WD_GDN_CHUNK, tokens, size) + WD_WALK_SCALES * sizeof(float)) +
            left * tokens;
 }

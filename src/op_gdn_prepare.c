@@ -30,7 +30,7 @@ static const struct wd_tensor_desc tensors[] = {
     [PREP_dt_bias] = WD_GDN_PER_HEAD(args, dt_bias),
     [PREP_q] = OPTIONAL_ROWS(q, WD_IN),
     [PREP_cu_seqlens] = WD_GDN_CU_SEQLENS(args, PREP_N1),
-    [PREP_g] = WD_GDN_F32(args, g, WD_OUT, WD_FILL_NORMAL, PREP_B, PREP_T, PREP_HV),
+    [PREP_g] = WD_GDN_SUM(args, WD_OUT, WD_FILL_NORMAL, PREP_B, PREP_T, PREP_HV),
     [PREP_A] = WD_GDN_DATA(args, A, WD_OUT, WD_FILL_NORMAL, PREP_B, PREP_T, PREP_HV, PREP_C),
     [PREP_beta_out] = {.name = "beta_out",
                        .offset = offsetof(args, beta_out),

@@ -32,7 +32,9 @@ void wd_class_text(const struct wd_problem *p, struct wd_text *text)
 {
     const struct wd_op *op = p->op;
     for (size_t i = 0; i < op->num_tensors; i++)
-        if (p->tensor[i].present && p->tensor[i].dtype != WD_I32)
+        if (p->tensor[i].present && p->tensor[i].dtype == WD_F32X2) /* few bytes more, and the same work */
+            wd_text_add(text, "%s=%s ", op->tensors[i].name, wd_dtype_name(WD_F32));
+        else if (p->tensor[i].present && p->tensor[i].dtype != WD_I32)
             wd_text_add(text, "%s=%s ", op->tensors[i].name, wd_dtype_name(p->tensor[i].dtype));
         else if (p->tensor[i].present)
             wd_text_add(text, "%s=yes ", op->tensors[i].name);

@@ -19,6 +19,7 @@ struct shape {
         size_t B, T, H, HV, K, V, N;
     } n;
     wd_dtype data, gates; /* of q, k, v, o, and of log gates and beta; zero: f32 */
+    wd_dtype sums;        /* gdn_prepare: of g */
     bool initial, final;
     bool options; /* l2norm, raw gates, beta by sigmoid, and what gdn_prepare can write besides */
     size_t slots; /* gdn_decode: with `slot` */
@@ -48,6 +49,7 @@ static inline wd_gdn_prepare_args prepare_args(const struct shape *s)
         .dt_bias = of(WD_F32, s->options),
         .q = of(s->data, s->options),
         .cu_seqlens = of(WD_I32, s->n.N > 0),
+        .g = of(s->sums, true),
         .A = of(s->data, true),
         .beta_out = of(WD_F32, s->options),
         .q_out = of(s->data, s->options),

@@ -33,6 +33,7 @@ struct shape {
     enum wd_gates gates;
     size_t shift, pad;
     wd_math math;
+    wd_dtype g;
 };
 
 /* ---- From a shape to a call ---- */
@@ -58,15 +59,16 @@ static union args args_of(const struct wd_op *op, const struct shape *s)
 {
     if (op == &wd_op_recompute_w_u)
         return (union args){.wu = {sizeof(wd_recompute_w_u_args), SIZES(s->n), .k.dtype = s->t.k, .v.dtype = s->t.v,
-                                   .A.dtype = s->t.A, .w.dtype = s->t.w, .u.dtype = s->t.o, .math = s->math,
-                                   .A_is_lower = s->A_is_lower, OFFSETS(s)}};
+                                   .A.dtype = s->t.A, .g.dtype = s->g, .w.dtype = s->t.w, .u.dtype = s->t.o,
+                                   .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
     if (op == &wd_op_chunk_fwd_h)
         return (union args){.h = {sizeof(wd_chunk_fwd_h_args), SIZES(s->n), .k.dtype = s->t.k, .w.dtype = s->t.w,
-                                  .u.dtype = s->t.v, .h.dtype = s->t.h, .v_new.dtype = s->t.o, .math = s->math,
-                                  .initial_state = state(s->initial), .final_state = state(s->final), OFFSETS(s)}};
+                                  .u.dtype = s->t.v, .g.dtype = s->g, .h.dtype = s->t.h, .v_new.dtype = s->t.o,
+                                  .math = s->math, .initial_state = state(s->initial), .final_state = state(s->final),
+                                  OFFSETS(s)}};
     return (union args){.o = {sizeof(wd_chunk_fwd_o_args), SIZES(s->n), .q.dtype = s->t.k, .k.dtype = s->t.w,
-                              .v_new.dtype = s->t.v, .h.dtype = s->t.h, .o.dtype = s->t.o, .math = s->math,
-                              OFFSETS(s)}};
+                              .v_new.dtype = s->t.v, .h.dtype = s->t.h, .g.dtype = s->g, .o.dtype = s->t.o,
+                              .math = s->math, OFFSETS(s)}};
 }
 
 typedef void (*edit_fn)(void *user, const struct wd_problem *p, double *const *t);
@@ -151,6 +153,13 @@ static const struct shape shapes[] = {
     {"packed, steep", {1, 300, 2, 2, 64, 64, 4}, .initial = true, .final = true, .gates = WD_GATES_STEEP},
     {"packed, padded bf16", {1, 200, 1, 2, 64, 32, 3}, ALL(WD_BF16), .initial = true, .final = true, .pad = 8},
     {"one packed sequence", {1, 129, 1, 1, 32, 32, 1}, .final = true},
+    {"sums in two floats",
+     {2, 100, 1, 2, 40, 48, 0},
+     .g = WD_F32X2,
+     .all = true,
+     .final = true,
+     .pad = 3,
+     .gates = WD_GATES_STEEP},
     {"tf32", {1, 100, 1, 1, 64, 64, 0}, .math = WD_MATH_TF32},
     {"many heads", {1, 64, 12, 24, 16, 16, 0}, .A_is_lower = true},
     {"long", {1, 1000, 1, 1, 64, 64, 0}, .initial = true, .final = true},

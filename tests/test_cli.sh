@@ -220,6 +220,8 @@ npy "$scratch/filter.npy" '<f4' '(8, 4)' 128
 npy "$scratch/offsets.npy" '<i8' '(3,)' 24
 printf '\x28' | dd of="$scratch/offsets.npy" bs=1 seek=$((128 + 8)) conv=notrunc 2>/dev/null  # 0, 40, 90
 printf '\x5a' | dd of="$scratch/offsets.npy" bs=1 seek=$((128 + 16)) conv=notrunc 2>/dev/null
+npy "$scratch/k.npy" '<f4' '(1, 90, 2, 8)' 5760
+npy "$scratch/gate.npy" '<f4' '(1, 90, 2)' 720
 out=$scratch/result.npy
 
 expect "run reads bf16 when told" 0 -- run fp8_quant --x "$scratch/bf16.npy" --dtype bf16 --q "$out" --q_dtype e5m2
@@ -228,6 +230,10 @@ expect "run reads f16" 0 -- run fp8_quant --x "$scratch/f16.npy" --s "$out" --s_
 expect "run reads packed sequences, and 64-bit offsets" 0 -- run causal_conv1d --x "$scratch/rows.npy" --weight \
     "$scratch/filter.npy" --cu_seqlens "$scratch/offsets.npy" --layout bsd --out "$out" --final_state "$scratch/state.npy"
 expect "run does nothing on nothing" 0 -- run fp8_quant --x "$scratch/empty.npy" --q "$out"
+expect "run writes f32x2 as f64" 0 -- run gdn_prepare --k "$scratch/k.npy" --gate "$scratch/gate.npy" --beta \
+    "$scratch/gate.npy" --g "$scratch/sum.npy" --g_dtype f32x2 --A "$scratch/A.npy"
+expect "run reads it again" 0 -- run recompute_w_u --k "$scratch/k.npy" --v "$scratch/k.npy" --beta "$scratch/gate.npy" \
+    --A "$scratch/A.npy" --g "$scratch/sum.npy" --w "$out"
 expect "run refuses f64" 2 "float32" -- run fp8_quant --x "$scratch/f64.npy" --q "$out"
 expect "run refuses a type that the file has not" 2 "holds f4" -- run fp8_quant --x "$fp8/x.npy" --x_dtype bf16 --q "$out"
 expect "run refuses a wrong number of dimensions" 2 "[tokens][hidden]" -- run fp8_quant --x "$scratch/f32_3d.npy" --q "$out"

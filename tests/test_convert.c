@@ -162,6 +162,21 @@ static void ue8m0__every_code__comes_back(void **state)
     }
 }
 
+static void f32x2__values_of_48_bits__come_back(void **state)
+{
+    (void)state;
+    static const double values[] = {0, 1, -6400.000123456789, 0x1p60 + 0x1p36, -0x1p-100, (double)INFINITY};
+    double back[sizeof values / sizeof values[0]];
+    float pairs[2 * sizeof values / sizeof values[0]];
+    assert_int_equal(wd_dtype_size(WD_F32X2), sizeof(float[2]));
+    wd_from_double(WD_F32X2, values, sizeof values / sizeof values[0], pairs);
+    wd_to_double(WD_F32X2, pairs, sizeof values / sizeof values[0], back);
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        assert_true(pairs[2 * i] == (float)values[i]);
+        assert_true(back[i] == values[i] || fabs(back[i] - values[i]) <= ldexp(fabs(values[i]), -48));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +187,7 @@ int main(void)
         cmocka_unit_test(ends_of_ranges__as_documented),
         cmocka_unit_test(codes_without_a_number__decode_to_nan_or_infinity),
         cmocka_unit_test(ue8m0__every_code__comes_back),
+        cmocka_unit_test(f32x2__values_of_48_bits__come_back),
     };
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

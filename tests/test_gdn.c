@@ -9,6 +9,7 @@ static const struct shape prepare_shapes[] = {
     {"f16", .n = {1, 200, 1, 4, 128, 0, 0}, .data = WD_F16, .gates = WD_F16, .options = true},
     {"bf16, padded rows", .n = {2, 63, 2, 2, 60, 0, 0}, .data = WD_BF16, .gates = WD_BF16, .shift = 3, .pad = 5},
     {"packed", .n = {1, 300, 2, 4, 40, 0, 5}, .options = true},
+    {"sums in two floats", .n = {2, 100, 1, 2, 9, 0, 0}, .sums = WD_F32X2, .pad = 3},
 };
 
 static void gdn_prepare__shapes_types_options__match_reference(void **unused)

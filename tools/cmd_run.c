@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "convert.h"
 #include "files.h"
 
 /* ---- Options from the tables ---- */
@@ -33,7 +34,7 @@ static void add_option(struct run_options *o, const char *name, const char *suff
 static const char *types_text(unsigned types, char text[64])
 {
     size_t n = 0;
-    for (wd_dtype t = WD_F32; t <= WD_I32; t++)
+    for (wd_dtype t = WD_F32; t <= WD_DTYPE_LAST; t++)
         if (types & WD_TYPE(t))
             n += (size_t)snprintf(text + n, 64 - n, " %s", wd_dtype_name(t));
     return text;
@@ -163,6 +164,8 @@ static wd_status make_buffers(wd_context *ctx, struct file_call *call)
         const void *data = call->in[i].npy.data;
         if (!call->p.tensor[i].present)
             continue;
+        if (data && call->p.tensor[i].dtype == WD_F32X2) /* files hold f8; an element is 8 bytes either way */
+            wd_from_double(WD_F32X2, data, wd_tensor_elements(&call->p, i), call->in[i].npy.data);
         if (op->tensors[i].access != WD_IN) {
             call->host[i] = calloc(bytes + 1, 1);
             if (!call->host[i])
@@ -212,10 +215,12 @@ static wd_status write_temporary(const struct file_call *call, size_t i)
 {
     static const enum npy_type types[] = {
         [WD_F32] = NPY_F4,  [WD_F16] = NPY_F2,   [WD_BF16] = NPY_U2, [WD_E4M3] = NPY_U1,
-        [WD_E5M2] = NPY_U1, [WD_UE8M0] = NPY_U1, [WD_I32] = NPY_I4,
+        [WD_E5M2] = NPY_U1, [WD_UE8M0] = NPY_U1, [WD_I32] = NPY_I4,  [WD_F32X2] = NPY_F8,
     };
     char name[4096];
     struct npy array = {.type = types[call->p.tensor[i].dtype], .data = call->host[i]};
+    if (array.type == NPY_F8)
+        wd_to_double(WD_F32X2, array.data, wd_tensor_elements(&call->p, i), array.data);
     array.rank = wd_tensor_extents(&call->p, i, array.shape);
     temporary_name(call->out[i], name, sizeof name);
     return npy_write(name, &array);
@@ -286,7 +291,7 @@ const struct cli_command cmd_run = {
     .summary = "Run an operation on .npy files; 'run OP --help' lists its tensors, sizes and options",
     .details =
         "Sizes and types are read from the files; outputs are written once all is done. u1 files hold FP8 bytes,\n"
-        "u2 files bf16 (say so by --dtype bf16). An output that is not asked for is not written.",
+        "u2 files bf16 (say so by --dtype bf16), f8 files f32x2. An output that is not asked for is not written.",
     .options = general_options,
     .run = run,
 };

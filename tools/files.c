@@ -57,8 +57,8 @@ static unsigned meanings(enum npy_type type)
     case NPY_U2: return WD_TYPE(WD_BF16);
     case NPY_U1: return WD_TYPE(WD_E4M3) | WD_TYPE(WD_E5M2) | WD_TYPE(WD_UE8M0);
     case NPY_I4: return WD_TYPE(WD_I32);
-    case NPY_I8:
-    case NPY_F8: break;
+    case NPY_F8: return WD_TYPE(WD_F32X2);
+    case NPY_I8: break;
     }
     return 0;
 }
@@ -71,7 +71,7 @@ static wd_status take_type(struct shape *shape, size_t i, const struct tensor_fi
     wd_tensor *t = shape_tensor(shape, i);
     const wd_dtype asked = t->dtype ? t->dtype : shape->dtype == WD_BF16 ? WD_BF16 : WD_DTYPE_DEFAULT;
     const unsigned possible = meanings(file->npy.type) & d->dtypes;
-    if (file->npy.type == NPY_F8)
+    if (!possible && file->npy.type == NPY_F8)
         return wd_fail(WD_EINVAL, "%s: %s holds f8; save it as float32", shape->op->name, file->path);
     if (!possible)
         return wd_fail(WD_EINVAL, "%s: %s holds %s, which is no type of %s", shape->op->name, file->path, type,
@@ -81,7 +81,7 @@ static wd_status take_type(struct shape *shape, size_t i, const struct tensor_fi
                        wd_dtype_name(t->dtype));
     if (possible & WD_TYPE(asked) & ~WD_TYPE(WD_DTYPE_DEFAULT))
         t->dtype = asked;
-    for (wd_dtype k = WD_F32; k <= WD_I32 && !t->dtype; k++)
+    for (wd_dtype k = WD_F32; k <= WD_DTYPE_LAST && !t->dtype; k++)
         if (possible == WD_TYPE(k) && k != WD_BF16)
             t->dtype = k;
     if (!t->dtype)

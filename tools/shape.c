@@ -30,7 +30,7 @@ size_t *shape_dim(struct shape *shape, size_t dim)
 
 static wd_dtype dtype_by_name(const char *name)
 {
-    for (wd_dtype t = WD_F32; t <= WD_I32; t++)
+    for (wd_dtype t = WD_F32; t <= WD_DTYPE_LAST; t++)
         if (!strcmp(wd_dtype_name(t), name))
             return t;
     return WD_DTYPE_DEFAULT;
@@ -104,7 +104,7 @@ static wd_status set_dtype(struct shape *shape, size_t i, const char *value)
     const wd_dtype dtype = dtype_by_name(value);
     if (!dtype || !(t->dtypes & WD_TYPE(dtype))) {
         char known[64] = "";
-        for (wd_dtype k = WD_F32; k <= WD_I32; k++)
+        for (wd_dtype k = WD_F32; k <= WD_DTYPE_LAST; k++)
             if (t->dtypes & WD_TYPE(k))
                 add_name(known, sizeof known, wd_dtype_name(k));
         return wd_fail(WD_EINVAL, "%s: %s%s: '%s' is none of: %s", shape->op->name, t->name, dtype_suffix, value,
@@ -205,7 +205,7 @@ void shape_finish(struct shape *shape)
 /* The type most of the problem's data has. */
 static wd_dtype common_dtype(const struct wd_problem *p)
 {
-    size_t votes[WD_I32 + 1] = {0};
+    size_t votes[WD_DTYPE_LAST + 1] = {0};
     wd_dtype most = WD_F32;
     for (size_t i = 0; i < p->op->num_tensors; i++)
         if (p->tensor[i].present && (p->op->tensors[i].dtypes & WD_TYPES_DATA) == WD_TYPES_DATA)
