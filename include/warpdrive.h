@@ -160,7 +160,9 @@ typedef enum wd_dtype {
 /** Bytes of one element; 0 for WD_DTYPE_DEFAULT and unknown values. */
 WD_API size_t wd_dtype_size(wd_dtype dtype);
 
-/** A tensor argument: a view into a buffer of the caller's. All zero means "absent" where that is allowed.
+/** A tensor argument: a view into a buffer of the caller's. All zero means "absent" where that is allowed: an optional
+ *  tensor is present if it has a buffer or a type. Views may share a buffer, as slices of a fused projection do, but no
+ *  element of an output may be one of another argument.
  *  stride[i] is the distance between neighbours of the i-th outermost dimension; 0 means packed. The
  *  innermost dimension is always contiguous, and so are all dimensions past the third. */
 typedef struct wd_tensor {
@@ -252,8 +254,9 @@ typedef struct wd_causal_conv1d_update_args {
     wd_tensor weight; /**< in    [D][W]  f32, f16, bf16 */
     wd_tensor bias;   /**< in    [D], optional  f32, f16, bf16 */
     wd_tensor state;  /**< inout [slots][D][W-1]  f32, f16, bf16 */
-    wd_tensor slot;   /**< in    [B] i32, optional: the state of sequence b; negative: the sequence is skipped and
-                           its out left alone. No two may name the same state. Absent: b itself */
+    wd_tensor slot;   /**< in    [B] i32, optional: the state of sequence b; where there is none of that number,
+                           negative or too high, the sequence is skipped and its out left alone. No two may name the
+                           same state. Absent: b itself */
     wd_tensor out;    /**< out   [B][T][D]  f32, f16, bf16 */
     wd_act act;
 } wd_causal_conv1d_update_args;
@@ -429,8 +432,9 @@ typedef struct wd_gdn_decode_args {
     wd_tensor A_log;   /**< in    [HV] f32, optional; with dt_bias */
     wd_tensor dt_bias; /**< in    [HV] f32, optional; with A_log */
     wd_tensor state;   /**< inout [slots][HV][K][V]  f32 */
-    wd_tensor slot;    /**< in    [B] i32, optional: the state of sequence b; negative: the sequence is skipped and
-                            its o left alone. No two may name the same state. Absent: b itself */
+    wd_tensor slot;    /**< in    [B] i32, optional: the state of sequence b; where there is none of that number,
+                            negative or too high, the sequence is skipped and its o left alone. No two may name the
+                            same state. Absent: b itself */
     wd_tensor o;       /**< out   [B][T][HV][V]      f32, f16, bf16 */
     wd_beta_mode beta_mode;
     bool l2norm;
@@ -459,7 +463,7 @@ typedef enum wd_op_id {
 WD_API bool wd_supported(wd_context *ctx, wd_op_id op, const void *args);
 
 /** Compiles, and tunes if the context does, what a call with these args needs; enqueues nothing. The tensors'
- *  cl_mem may be NULL here: dtype, sizes and a non-zero dtype decide which optional tensors are present. */
+ *  cl_mem may be NULL here: a non-zero dtype says that an optional tensor is present. */
 WD_API wd_status wd_prepare(wd_context *ctx, wd_op_id op, const void *args);
 
 /** Scratch bytes that a call with these args needs; 0 for most. */

@@ -130,7 +130,7 @@ static wd_status read_scalars(const union args *a, struct wd_problem *p)
     return WD_OK;
 }
 
-static wd_status read_tensors(const union args *a, bool launching, struct wd_problem *p)
+static wd_status read_tensors(const union args *a, struct wd_problem *p)
 {
     const struct wd_op *op = p->op;
     for (size_t i = 0; i < op->num_tensors; i++) {
@@ -140,7 +140,7 @@ static wd_status read_tensors(const union args *a, bool launching, struct wd_pro
         struct wd_view *v = &p->tensor[i];
         v->mem = t.mem;
         v->dtype = t.dtype == WD_DTYPE_DEFAULT ? d->dtype : t.dtype;
-        v->present = !d->optional || t.mem || (!launching && t.dtype != WD_DTYPE_DEFAULT);
+        v->present = !d->optional || t.mem || t.dtype != WD_DTYPE_DEFAULT;
         v->at[0] = t.offset;
         for (size_t r = 0; r < 3; r++)
             v->at[1 + r] = t.stride[r];
@@ -301,7 +301,7 @@ wd_status wd_op_check(const struct wd_op *op, const void *args, bool launching, 
         memcpy(&p->workspace, a.byte + op->workspace_offset, sizeof p->workspace);
     if (op->cu_seqlens_offset != WD_DERIVED)
         memcpy(&p->cu_seqlens_host, a.byte + op->cu_seqlens_offset, sizeof p->cu_seqlens_host);
-    if ((st = read_scalars(&a, p)) || (st = read_tensors(&a, launching, p)) || (st = op->check(p)))
+    if ((st = read_scalars(&a, p)) || (st = read_tensors(&a, p)) || (st = op->check(p)))
         return st;
     return check_tensors(launching, p);
 }
@@ -318,6 +318,8 @@ wd_status wd_check_packed(const struct wd_problem *p, size_t cu, size_t N, size_
         return WD_OK;
     if (!p->tensor[cu].present)
         return FAIL(op, "cu_seqlens", "missing, but N is %zu", N);
+    if (N > INT32_MAX)
+        return FAIL(op, "N", "%zu packed sequences are more than 2^31 - 1", N);
     if (B != 1)
         return FAIL(op, "B", "%zu, but packed sequences need 1", B);
     if (total > INT32_MAX)

@@ -135,7 +135,7 @@ void wd_reference_causal_conv1d_update(const struct wd_problem *p, double *const
     const size_t D = p->dim[UPD_D], T = p->dim[UPD_T], W = p->dim[UPD_W];
     for (size_t b = 0; b < p->dim[UPD_B]; b++) {
         const double slot = t[UPD_slot] ? t[UPD_slot][b] : (double)b;
-        if (slot < 0)
+        if (slot < 0 || slot >= (double)p->dim[UPD_SLOTS])
             continue;
         for (size_t d = 0; d < D; d++) {
             double *state = t[UPD_state] + ((size_t)slot * D + d) * (W - 1);

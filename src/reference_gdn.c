@@ -381,7 +381,7 @@ void wd_reference_gdn_decode(const struct wd_problem *p, double *const *t)
     const size_t T = p->dim[DEC_T];
     for (size_t b = 0; b < p->dim[DEC_B]; b++) {
         const double slot = t[DEC_slot] ? t[DEC_slot][b] : (double)b;
-        if (slot < 0)
+        if (slot < 0 || slot >= (double)p->dim[DEC_SLOTS])
             continue;
         double *state = t[DEC_state] + (size_t)slot * r.HV * r.K * r.V;
         run_sequence(&r, b * T, (b + 1) * T, state, state);
