@@ -40,6 +40,7 @@ const struct op_case op_cases[] = {
     {"recompute_w_u", "B=1,T=8192,H=32,HV=32,K=128,V=128", CASE_BENCH_GPU},
 
     {"recompute_w_u", "B=1,T=20,H=1,HV=2,K=9,V=5", CASE_TINY},
+    {"recompute_w_u", "B=1,T=5,H=1,HV=1,K=9,V=1", CASE_TINY},
 
     {"chunk_fwd_h", "B=2,T=100,H=2,HV=4,K=64,V=128,initial_state,final_state", CASE_VERIFY},
     {"chunk_fwd_h", "B=1,T=200,H=1,HV=1,K=100,V=60,final_state", CASE_VERIFY_F32},
@@ -92,6 +93,7 @@ const struct op_case op_cases[] = {
     {"gdn_decode", "B=64,H=16,HV=32,K=128,V=128", CASE_BENCH_GPU},
 
     {"gdn_decode", "B=2,T=2,H=1,HV=2,K=9,V=12,slots=3,slot", CASE_TINY},
+    {"gdn_decode", "B=2,T=2,H=1,HV=2,K=8,V=12,slots=3,slot", CASE_TINY},
 
     {0},
 };
