@@ -12,8 +12,11 @@ struct wd_text {
 };
 
 void wd_text_add(struct wd_text *text, const char *fmt, ...) WD_PRINTF(2, 3);
-/** Adds `s` as a JSON string with its quotes. */
+/** Adds `s` as a JSON string with its quotes. JSON is UTF-8: bytes that are not become U+FFFD. */
 void wd_text_add_json(struct wd_text *text, const char *s);
 void wd_text_free(struct wd_text *text);
+
+/** Bytes of the UTF-8 sequence that `s` begins with; 0 where it begins with none. */
+size_t wd_utf8_length(const char *s);
 
 #endif
