@@ -68,7 +68,7 @@ test-grid: deps
 	$(Q)$(MAKE) --no-print-directory $(BUILD)/tests/test_gdn_grid
 	$(Q)tests/grid.sh $(BUILD)
 
-## deps: install OpenCL loader, headers, PoCL and cmocka where they are missing (Debian, Ubuntu)
+## deps: install OpenCL loader, headers, PoCL, cmocka and jansson where they are missing (Debian, Ubuntu)
 deps:
 	$(Q)tools/install-deps.sh
 
@@ -102,9 +102,13 @@ $(shared_lib): $(lib_obj) src/warpdrive.map
 	    -Wl,--no-undefined -o $@ $(lib_obj) $(LIBS)
 	$(Q)ln -sf $(@F) $(BUILD)/libwarpdrive.so.$(MAJOR) && ln -sf $(@F) $(BUILD)/libwarpdrive.so
 
+# `warpdrive bench` reads JSON; the library needs none of it.
+$(tool) $(BUILD)/tests/test_bench: LIBS += -ljansson
 $(tool): $(tool_obj) $(static_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+
+$(BUILD)/tests/test_bench: $(patsubst %,$(BUILD)/tools/%.o,bench bench_json bench_compare verdict json cli)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tools/npy.o $(static_lib)
 	$(call say,LD,$@)

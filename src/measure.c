@@ -189,6 +189,15 @@ static wd_status work_fma(void *user)
     return enqueue(m, m->fma, fill_groups(m), fma_steps(m), 0.5f);
 }
 
+/* f32 operations of one run of work_fma(). */
+static double fma_flops(const struct wd_meter *m)
+{
+    const bool cpu = m->ctx->caps.cpu;
+    const double lanes = cpu ? m->ctx->caps.simd >= 16 ? 16 : m->ctx->caps.simd >= 8 ? 8 : 4 : 1;
+    const double items = (double)fill_groups(m) * (double)local_size(m, m->fma);
+    return items * lanes * (cpu ? 10 : 8) * (double)fma_steps(m) * 2;
+}
+
 wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_per_s)
 {
     struct wd_timing t;
@@ -198,9 +207,15 @@ wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_
     *bytes_per_s = (double)m->scratch_bytes / (t.median_ns * 1e-9);
     if ((st = wd_meter_time(m, work_fma, m, 3e8, 0, &t)))
         return st;
-    const bool cpu = m->ctx->caps.cpu;
-    const double lanes = cpu ? m->ctx->caps.simd >= 16 ? 16 : m->ctx->caps.simd >= 8 ? 8 : 4 : 1;
-    const double items = (double)fill_groups(m) * (double)local_size(m, m->fma);
-    *flops_per_s = items * lanes * (cpu ? 10 : 8) * (double)fma_steps(m) * 2 / (t.median_ns * 1e-9);
+    *flops_per_s = fma_flops(m) / (t.median_ns * 1e-9);
     return WD_OK;
+}
+
+wd_status wd_meter_rate_round(struct wd_meter *m, enum wd_rate rate, double *per_s)
+{
+    double ns = 0;
+    const bool copy = rate == WD_RATE_COPY;
+    const wd_status st = wd_meter_round(m, copy ? work_copy : work_fma, m, &ns);
+    *per_s = (copy ? (double)m->scratch_bytes : fma_flops(m)) / ((ns > 1 ? ns : 1) * 1e-9);
+    return st;
 }

@@ -45,6 +45,11 @@ wd_status wd_meter_flush(struct wd_meter *meter);
  *  a second. */
 wd_status wd_meter_rates(struct wd_meter *meter, double *bytes_per_s, double *flops_per_s);
 
+enum wd_rate { WD_RATE_COPY, WD_RATE_FMA };
+
+/** One round of either, after wd_meter_rates(): for rates taken in turns with other work. */
+wd_status wd_meter_rate_round(struct wd_meter *meter, enum wd_rate rate, double *per_s);
+
 /** Host time, monotonic. */
 uint64_t wd_now_ns(void);
 

@@ -174,18 +174,26 @@ wd_status wd_trial_create(struct wd_context *ctx, const struct wd_problem *p, co
     return WD_OK;
 }
 
-void wd_trial_destroy(struct wd_trial *t)
+void wd_trial_lighten(struct wd_trial *t)
 {
-    if (!t)
-        return;
     for (size_t i = 0; i < WD_MAX_TENSORS; i++) {
         struct wd_trial_tensor *x = &t->tensor[i];
-        wd_buffer_destroy(x->mem);
         free(x->image);
         if (x->want != x->value)
             free(x->want);
         free(x->value);
+        x->image = NULL;
+        x->want = x->value = NULL;
     }
+}
+
+void wd_trial_destroy(struct wd_trial *t)
+{
+    if (!t)
+        return;
+    wd_trial_lighten(t);
+    for (size_t i = 0; i < WD_MAX_TENSORS; i++)
+        wd_buffer_destroy(t->tensor[i].mem);
     wd_buffer_destroy(t->workspace);
     if (t->queue)
         clReleaseCommandQueue(t->queue);

@@ -70,6 +70,8 @@ struct wd_trial_result {
 /** Fills and uploads everything. `p` from wd_op_check(); its buffers, offsets and strides are not looked at. */
 wd_status wd_trial_create(struct wd_context *ctx, const struct wd_problem *p, const struct wd_trial_options *options,
                           struct wd_trial **out);
+/** Frees what lies in host memory for checks and resets: from now on the trial can only be run. */
+void wd_trial_lighten(struct wd_trial *t);
 /** NULL is allowed. */
 void wd_trial_destroy(struct wd_trial *t);
 

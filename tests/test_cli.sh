@@ -125,6 +125,37 @@ expect "bench wants the file to be there" 6 "nosuchfile" -- bench --shapes "$scr
 expect "bench refuses a shape without an operation" 2 "needs one operation" -- bench --shape tokens=1
 expect "bench refuses a budget that is none" 2 "milliseconds" -- bench --budget soon
 expect "bench goes on after a shape that does not fit" 0 "memory" -- bench fp8_quant --shape tokens=1000000,hidden=65536
+
+# records FILE FACTOR [SHAPE]: a run of bench with one case of ten rounds, FACTOR x 1 ms and a little more each
+records() {
+    awk -v factor="$2" -v shape="${3:-tokens=1,hidden=128}" 'BEGIN {
+        printf "{\"format\": \"warpdrive bench 1\", \"version\": \"0\", \"date\": \"\", \"device\": \"none\", \"driver\": \"\","
+        printf "\"platform\": \"\", \"copy_bytes_per_s\": 1e9, \"fma_flops_per_s\": 1e9, \"copy_samples\": [], \"fma_samples\": [],"
+        printf "\"results\": [{\"operation\": \"fp8_quant\", \"shape\": \"%s\", \"ok\": true, \"variant\": \"cpu\",", shape
+        printf "\"choice\": \"cpu vl=8\", \"reason\": \"\", \"bound\": \"memory\", \"error\": 0, \"bytes\": 1000, \"flops\": 1,"
+        printf "\"floor_ns\": 900000, \"samples_ns\": ["
+        for (i = 0; i < 10; i++) printf "%s%.0f", i ? ", " : "", factor * (1e6 + 1e4 * i)
+        print "]}]}"
+    }' >"$1"
+}
+records "$scratch/old.json" 1
+records "$scratch/slow.json" 1.2
+records "$scratch/fast.json" 0.8
+records "$scratch/other.json" 1 tokens=2,hidden=128
+head -c 300 "$scratch/old.json" >"$scratch/cut.json"
+expect "bench shows an earlier run" 0 "tokens=1,hidden=128" -- bench --from "$scratch/old.json"
+expect "bench beside the same run" 0 "0 slower, 0 faster, 1 the same" -- bench --from "$scratch/old.json" --compare "$scratch/old.json"
+expect "bench beside a faster run" 1 "1 slower, 0 faster, 0 the same" -- bench --from "$scratch/slow.json" --compare "$scratch/old.json"
+expect "bench beside a slower run" 0 "0 slower, 1 faster, 0 the same" -- bench --from "$scratch/fast.json" --compare "$scratch/old.json"
+expect "bench lists what only the earlier run has" 0 "only there: fp8_quant tokens=1,hidden=128" -- \
+    bench --from "$scratch/other.json" --compare "$scratch/old.json"
+json "a comparison is valid JSON" 1 -- bench --from "$scratch/slow.json" --compare "$scratch/old.json" --json
+expect "bench names the place in a cut file" 2 "cut.json: line 1, column 300" -- bench --compare "$scratch/cut.json"
+expect "bench wants the earlier run to be there" 6 "nosuchfile" -- bench --compare "$scratch/nosuchfile"
+expect "bench refuses an earlier run of another device" 2 "another device, 'none'" -- bench fp8_quant --compare "$scratch/old.json"
+expect "bench measures nothing beside --from" 2 "--dtype says nothing" -- bench --from "$scratch/old.json" --dtype f16
+"$tool" bench fp8_quant --shape tokens=16,hidden=256 --dtype f32,bf16 --budget 20 --json >"$scratch/real.json" 2>/dev/null </dev/null
+expect "bench reads what it wrote" 0 "tokens=16,hidden=256,group=128,dtype=bf16" -- bench --from "$scratch/real.json"
 expect "demo wants its data" 6 "nosuchfolder" -- demo --data "$scratch/nosuchfolder"
 expect "cache path" 0 "$WARPDRIVE_CACHE_DIR" -- cache path
 expect "cache list" 0 "program" -- cache list

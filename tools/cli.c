@@ -141,11 +141,11 @@ static void print_error(const char *text)
 static void print_json_error(const char *status, const char *text)
 {
     struct json json = {0};
-    json_open(&json, NULL, '{');
-    json_string(&json, "status", status);
-    json_string(&json, "error", text);
-    json_close(&json, '}');
-    json_print(&json);
+    emit_open(&json, NULL, '{');
+    emit_string(&json, "status", status);
+    emit_string(&json, "error", text);
+    emit_close(&json, '}');
+    emit_print(&json);
 }
 
 void cli_error(const char *fmt, ...)

@@ -17,53 +17,53 @@ static const char *device_type(const struct wd_caps *caps)
 
 static void print_caps_json(struct json *json, const struct wd_caps *caps)
 {
-    json_string(json, "name", caps->name);
-    json_string(json, "vendor", caps->vendor);
-    json_string(json, "platform_name", caps->platform_name);
-    json_string(json, "platform_version", caps->platform_version);
-    json_string(json, "driver", caps->driver);
-    json_string(json, "version", caps->version);
-    json_string(json, "kind", caps->kind);
-    json_string(json, "arch", caps->arch);
-    json_string(json, "type", device_type(caps));
-    json_integer(json, "compute_units", caps->compute_units);
-    json_integer(json, "max_group", caps->max_group);
-    json_open(json, "max_local", '[');
+    emit_string(json, "name", caps->name);
+    emit_string(json, "vendor", caps->vendor);
+    emit_string(json, "platform_name", caps->platform_name);
+    emit_string(json, "platform_version", caps->platform_version);
+    emit_string(json, "driver", caps->driver);
+    emit_string(json, "version", caps->version);
+    emit_string(json, "kind", caps->kind);
+    emit_string(json, "arch", caps->arch);
+    emit_string(json, "type", device_type(caps));
+    emit_integer(json, "compute_units", caps->compute_units);
+    emit_integer(json, "max_group", caps->max_group);
+    emit_open(json, "max_local", '[');
     for (int i = 0; i < 3; i++)
-        json_integer(json, NULL, caps->max_local[i]);
-    json_close(json, ']');
-    json_integer(json, "local_bytes", caps->local_bytes);
-    json_integer(json, "max_alloc_bytes", caps->max_alloc_bytes);
-    json_integer(json, "global_bytes", caps->global_bytes);
-    json_integer(json, "cache_bytes", caps->cache_bytes);
-    json_integer(json, "simd", caps->simd);
-    json_integer(json, "sm", caps->sm);
-    json_bool(json, "fp16", caps->fp16);
-    json_bool(json, "subgroups", caps->subgroups);
-    json_bool(json, "int64_atomics", caps->int64_atomics);
-    json_string(json, "build_options", caps->build_options);
+        emit_integer(json, NULL, caps->max_local[i]);
+    emit_close(json, ']');
+    emit_integer(json, "local_bytes", caps->local_bytes);
+    emit_integer(json, "max_alloc_bytes", caps->max_alloc_bytes);
+    emit_integer(json, "global_bytes", caps->global_bytes);
+    emit_integer(json, "cache_bytes", caps->cache_bytes);
+    emit_integer(json, "simd", caps->simd);
+    emit_integer(json, "sm", caps->sm);
+    emit_bool(json, "fp16", caps->fp16);
+    emit_bool(json, "subgroups", caps->subgroups);
+    emit_bool(json, "int64_atomics", caps->int64_atomics);
+    emit_string(json, "build_options", caps->build_options);
 }
 
 static void print_json(const struct wd_device_entry *list, size_t count)
 {
     struct json json = {0};
-    json_open(&json, NULL, '{');
-    json_open(&json, "devices", '[');
+    emit_open(&json, NULL, '{');
+    emit_open(&json, "devices", '[');
     for (size_t i = 0; i < count; i++) {
-        json_open(&json, NULL, '{');
-        json_integer(&json, "platform", list[i].platform);
+        emit_open(&json, NULL, '{');
+        emit_integer(&json, "platform", list[i].platform);
         if (list[i].broken) {
-            json_string(&json, "error", list[i].error);
+            emit_string(&json, "error", list[i].error);
         } else {
-            json_integer(&json, "device", list[i].device);
-            json_integer(&json, "index", list[i].index);
+            emit_integer(&json, "device", list[i].device);
+            emit_integer(&json, "index", list[i].index);
             print_caps_json(&json, &list[i].caps);
         }
-        json_close(&json, '}');
+        emit_close(&json, '}');
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
-    json_print(&json);
+    emit_close(&json, ']');
+    emit_close(&json, '}');
+    emit_print(&json);
 }
 
 /* ---- Text ---- */

@@ -19,6 +19,7 @@ need g++ command -v "${CXX:-c++}"
 need opencl-headers has_header CL/cl.h
 need ocl-icd-opencl-dev has_library OpenCL
 need pocl-opencl-icd has_device
+need libjansson-dev has_library jansson
 need libcmocka-dev has_cmocka
 
 for package in "$@"; do

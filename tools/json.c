@@ -19,7 +19,7 @@ static void lead(struct json *json, const char *key)
     json->comma = true;
 }
 
-void json_open(struct json *json, const char *key, char bracket)
+void emit_open(struct json *json, const char *key, char bracket)
 {
     lead(json, key);
     wd_text_add(&json->text, "%c", bracket);
@@ -27,7 +27,7 @@ void json_open(struct json *json, const char *key, char bracket)
     json->comma = false;
 }
 
-void json_close(struct json *json, char bracket)
+void emit_close(struct json *json, char bracket)
 {
     json->depth--;
     if (json->comma)
@@ -36,7 +36,7 @@ void json_close(struct json *json, char bracket)
     json->comma = true;
 }
 
-void json_string(struct json *json, const char *key, const char *text)
+void emit_string(struct json *json, const char *key, const char *text)
 {
     lead(json, key);
     if (text)
@@ -45,38 +45,54 @@ void json_string(struct json *json, const char *key, const char *text)
         wd_text_add(&json->text, "null");
 }
 
-void json_integer(struct json *json, const char *key, uint64_t value)
+void emit_integer(struct json *json, const char *key, uint64_t value)
 {
     lead(json, key);
     wd_text_add(&json->text, "%" PRIu64, value);
 }
 
-void json_number(struct json *json, const char *key, double value)
+static void add_number(struct json *json, double value)
 {
-    lead(json, key);
     if (isfinite(value))
         wd_text_add(&json->text, "%.9g", value);
     else
         wd_text_add(&json->text, "null");
 }
 
-void json_bool(struct json *json, const char *key, bool value)
+void emit_number(struct json *json, const char *key, double value)
+{
+    lead(json, key);
+    add_number(json, value);
+}
+
+void emit_numbers(struct json *json, const char *key, const double *value, size_t n)
+{
+    lead(json, key);
+    wd_text_add(&json->text, "[");
+    for (size_t i = 0; i < n; i++) {
+        wd_text_add(&json->text, "%s", i ? ", " : "");
+        add_number(json, value[i]);
+    }
+    wd_text_add(&json->text, "]");
+}
+
+void emit_bool(struct json *json, const char *key, bool value)
 {
     lead(json, key);
     wd_text_add(&json->text, value ? "true" : "false");
 }
 
-void json_print(struct json *json)
+void emit_print(struct json *json)
 {
     if (json->text.failed)
         puts("{\"error\": \"out of memory\"}");
     else if (json->text.size > 0)
         puts(json->text.data);
     fflush(stdout);
-    json_drop(json);
+    emit_drop(json);
 }
 
-void json_drop(struct json *json)
+void emit_drop(struct json *json)
 {
     wd_text_free(&json->text);
     *json = (struct json){0};

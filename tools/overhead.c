@@ -102,14 +102,14 @@ undo_trial:
 
 static void print_json(struct json *json, const char *op, const char *shape, const struct costs *c)
 {
-    json_open(json, NULL, '{');
-    json_string(json, "operation", op);
-    json_string(json, "shape", shape);
-    json_number(json, "library_ns", c->library[ROUNDS / 2]);
-    json_number(json, "opencl_ns", c->opencl[ROUNDS / 2]);
-    json_number(json, "library_quartile_ns", c->library[ROUNDS / 4]);
-    json_number(json, "opencl_quartile_ns", c->opencl[ROUNDS / 4]);
-    json_close(json, '}');
+    emit_open(json, NULL, '{');
+    emit_string(json, "operation", op);
+    emit_string(json, "shape", shape);
+    emit_number(json, "library_ns", c->library[ROUNDS / 2]);
+    emit_number(json, "opencl_ns", c->opencl[ROUNDS / 2]);
+    emit_number(json, "library_quartile_ns", c->library[ROUNDS / 4]);
+    emit_number(json, "opencl_quartile_ns", c->opencl[ROUNDS / 4]);
+    emit_close(json, '}');
 }
 
 static void print_text(const char *op, const char *shape, const struct costs *c)
@@ -128,7 +128,7 @@ int bench_overhead(const struct cli *cli)
     if (st)
         return cli_fail(cli, st);
     if (cli->json)
-        json_open(&json, NULL, '[');
+        emit_open(&json, NULL, '[');
     for (size_t i = 0; i < WD_COUNT(calls) && !st; i++) {
         struct costs c;
         cli_progress("%s: enqueueing", calls[i].op);
@@ -140,10 +140,10 @@ int bench_overhead(const struct cli *cli)
             print_text(calls[i].op, calls[i].shape, &c);
     }
     if (!st && cli->json) {
-        json_close(&json, ']');
-        json_print(&json);
+        emit_close(&json, ']');
+        emit_print(&json);
     }
-    json_drop(&json);
+    emit_drop(&json);
     wd_context_destroy(ctx);
     return st ? cli_fail(cli, st) : CLI_OK;
 }
