@@ -108,7 +108,7 @@ $(tool): $(tool_obj) $(static_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
 
-$(BUILD)/tests/test_bench: $(patsubst %,$(BUILD)/tools/%.o,bench bench_json bench_compare verdict json cli)
+$(BUILD)/tests/test_bench: $(patsubst %,$(BUILD)/tools/%.o,bench bench_json bench_compare bench_plot verdict json cli)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tools/npy.o $(static_lib)
 	$(call say,LD,$@)

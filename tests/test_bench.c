@@ -308,6 +308,41 @@ static void bench_compare__another_device__refused(void **unused)
     bench_free(&now);
 }
 
+/* ---- Charts ---- */
+
+static void bench_plot__any_number_of_cases__a_whole_picture(void **unused)
+{
+    static const size_t counts[] = {0, 1, 2, 60};
+    static char text[1 << 20];
+    (void)unused;
+    for (size_t i = 0; i < WD_COUNT(counts); i++) {
+        struct bench_run run;
+        make_run(&run, counts[i], 3);
+        if (counts[i] > 2) {
+            snprintf(run.cases[0].fault, BENCH_TEXT, "<wrong> & \xae\n");
+            run.cases[0].samples = 0;
+            memset(run.cases[1].shape, 'x', SHAPE_TEXT - 1); /* no comma to break it at */
+            memset(run.cases[2].sample_ns, 0, sizeof run.cases[2].sample_ns);
+            bench_summarise(&run.cases[2]);
+        }
+        assert_int_equal(bench_plot(&run, path), WD_OK);
+        FILE *file = fopen(path, "rb");
+        assert_non_null(file);
+        const size_t n = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+        text[n] = '\0';
+        assert_memory_equal(text, "<svg ", 5);
+        assert_string_equal(text + n - 7, "</svg>\n");
+        assert_null(strstr(text, "nan"));
+        assert_null(strstr(text, "inf"));
+        assert_null(strstr(text, "<wrong>"));
+        for (size_t k = 1; k < counts[i]; k += 30)
+            assert_non_null(strstr(text, run.cases[k].operation));
+        assert_int_equal(bench_plot(&run, "/nosuchfolder/chart.svg"), WD_EIO);
+        bench_free(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +358,7 @@ int main(void)
         cmocka_unit_test(bench_compare__some_slower_some_alone__each_in_its_place),
         cmocka_unit_test(bench_compare__slower_device__not_the_operation),
         cmocka_unit_test(bench_compare__another_device__refused),
+        cmocka_unit_test(bench_plot__any_number_of_cases__a_whole_picture),
     };
     const int fd = mkstemp(path);
     if (fd < 0)

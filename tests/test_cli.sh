@@ -153,6 +153,13 @@ json "a comparison is valid JSON" 1 -- bench --from "$scratch/slow.json" --compa
 expect "bench names the place in a cut file" 2 "cut.json: line 1, column 300" -- bench --compare "$scratch/cut.json"
 expect "bench wants the earlier run to be there" 6 "nosuchfile" -- bench --compare "$scratch/nosuchfile"
 expect "bench refuses an earlier run of another device" 2 "another device, 'none'" -- bench fp8_quant --compare "$scratch/old.json"
+expect "bench draws a chart" 0 -- bench --from "$scratch/old.json" --plot "$scratch/chart.svg"
+if command -v python3 >/dev/null; then
+    python3 -c 'import sys, xml.dom.minidom as m; assert m.parse(sys.argv[1]).documentElement.tagName == "svg"' \
+        "$scratch/chart.svg" >"$scratch/log" 2>&1
+    report $? "a chart is well-formed XML" "$scratch/log"
+fi
+expect "bench says where it cannot draw" 6 "nosuchfolder" -- bench --from "$scratch/old.json" --plot "$scratch/nosuchfolder/x.svg"
 expect "bench measures nothing beside --from" 2 "--dtype says nothing" -- bench --from "$scratch/old.json" --dtype f16
 "$tool" bench fp8_quant --shape tokens=16,hidden=256 --dtype f32,bf16 --budget 20 --json >"$scratch/real.json" 2>/dev/null </dev/null
 expect "bench reads what it wrote" 0 "tokens=16,hidden=256,group=128,dtype=bf16" -- bench --from "$scratch/real.json"

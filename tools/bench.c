@@ -34,6 +34,11 @@ static void sort_samples(double sorted[BENCH_SAMPLES], const double *sample, siz
     qsort(sorted, n, sizeof *sample, by_value);
 }
 
+void bench_sort(const struct bench_case *c, double sorted[BENCH_SAMPLES])
+{
+    sort_samples(sorted, c->sample_ns, c->samples);
+}
+
 void bench_summarise(struct bench_case *c)
 {
     double sorted[BENCH_SAMPLES] = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a run of `warpdrive bench` found: measured (bench_measure.c) or read from the JSON of an earlier run
- * (bench_json.c); shown as a table (cmd_bench.c), as JSON, and beside an earlier run (bench_compare.c). Only the first
- * knows OpenCL.
+ * (bench_json.c); shown as a table (cmd_bench.c), as JSON, beside an earlier run (bench_compare.c), and as a
+ * chart (bench_plot.c). Only the first knows OpenCL.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -50,6 +50,8 @@ struct bench_case *bench_add(struct bench_run *run);
 void bench_summarise(struct bench_case *c);
 void bench_set_floor(struct bench_case *c, const struct bench_run *run);
 void bench_set_rate(struct bench_rate *rate);
+/** The samples in ascending order. */
+void bench_sort(const struct bench_case *c, double sorted[BENCH_SAMPLES]);
 void bench_free(struct bench_run *run);
 
 /* ---- bench_measure.c ---- */
@@ -104,5 +106,10 @@ wd_status bench_compare(const struct bench_run *before, const char *path, const 
                         struct bench_comparison *c);
 void bench_uncompare(struct bench_comparison *c);
 void bench_print_comparison(const struct bench_comparison *c);
+
+/* ---- bench_plot.c ---- */
+
+/** Writes an SVG chart of time over floor. */
+wd_status bench_plot(const struct bench_run *run, const char *path);
 
 #endif

@@ -201,7 +201,7 @@ static wd_status read_run(struct bench *b, const char *path)
 /* All that is asked for; what can fail without a measurement comes before it. */
 static wd_status produce(struct bench *b)
 {
-    const char *from = cli_get(&b->cli, "from"), *old = cli_get(&b->cli, "compare");
+    const char *from = cli_get(&b->cli, "from"), *old = cli_get(&b->cli, "compare"), *plot = cli_get(&b->cli, "plot");
     wd_status st = old ? bench_read(old, &b->before) : WD_OK;
     if (st || (st = from ? read_run(b, from) : measure(b)))
         return st;
@@ -214,7 +214,7 @@ static wd_status produce(struct bench *b)
     } else if (old) {
         bench_print_comparison(&b->comparison);
     }
-    return WD_OK;
+    return plot ? bench_plot(&b->run, plot) : WD_OK;
 }
 
 /* ---- The command ---- */
@@ -264,6 +264,7 @@ static const struct cli_option options[] = {
     {"dtype", 0, "TYPE,...", "f32, f16 or bf16 where a SHAPE says nothing (default f32)"},
     {"budget", 0, "MS", "time for each shape's rounds (default 500)"},
     {"compare", 0, "FILE", "what got faster or slower since an earlier run, whose --json is FILE"},
+    {"plot", 0, "FILE", "draw time over floor as an SVG chart"},
     {"from", 0, "FILE", "take the results of an earlier run, whose --json is FILE, instead of measuring"},
     {"overhead", 0, NULL, "instead: what a warm call costs the host beyond its OpenCL calls"},
     CLI_DEVICE,
