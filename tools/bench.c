@@ -57,11 +57,11 @@ void bench_set_floor(struct bench_case *c, const struct bench_run *run)
     c->floor_ns = fmax(memory_ns, math_ns);
 }
 
-void bench_set_rate(struct bench_rate *rate)
+void bench_set_rate(struct bench_rate *rate, bool peak)
 {
     double sorted[BENCH_SAMPLES] = {0};
     if (rate->samples == 0)
         return;
     sort_samples(sorted, rate->sample, rate->samples);
-    rate->per_s = sorted[rate->samples / 2];
+    rate->per_s = sorted[peak ? rate->samples - 1 : rate->samples / 2];
 }

@@ -17,7 +17,7 @@ enum { BENCH_SAMPLES = VERDICT_SAMPLES, BENCH_WORD = 128, BENCH_TEXT = 256 };
 
 /* One of the device's own rates: bytes copied (read plus written), or f32 operations, a second. */
 struct bench_rate {
-    double per_s;                 /* median of those taken in turns with the first cases: all floors rest on it */
+    double per_s;                 /* of those taken in turns with the first cases; all floors rest on it */
     double sample[BENCH_SAMPLES]; /* the latest */
     size_t samples;
 };
@@ -46,10 +46,11 @@ struct bench_run {
 
 /** Adds an empty case, or returns NULL when memory is exhausted. Cases move when one is added. */
 struct bench_case *bench_add(struct bench_run *run);
-/** Median and range from the samples; the floor from the run's rates; a rate from its samples, if there are any. */
+/** Median and range from the samples; the floor from the run's rates; a rate from its samples, if
+ * there are any: the median, or the peak, from which all that runs beside only takes. */
 void bench_summarise(struct bench_case *c);
 void bench_set_floor(struct bench_case *c, const struct bench_run *run);
-void bench_set_rate(struct bench_rate *rate);
+void bench_set_rate(struct bench_rate *rate, bool peak);
 /** The samples in ascending order. */
 void bench_sort(const struct bench_case *c, double sorted[BENCH_SAMPLES]);
 void bench_free(struct bench_run *run);

@@ -87,8 +87,8 @@ static void show(struct job *job)
     struct bench_run *run = job->run;
     const struct bench_watcher *w = job->watcher;
     if (!job->begun) {
-        bench_set_rate(&run->copy);
-        bench_set_rate(&run->fma);
+        bench_set_rate(&run->copy, false);
+        bench_set_rate(&run->fma, true);
         w->begin(w->user, run);
         job->begun = true;
     }
