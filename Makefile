@@ -61,7 +61,7 @@ test: deps
 	$(Q)tests/run.sh $(BUILD)
 
 ## tests: build the tests without running them
-tests: $(test_bin) $(BUILD)/tests/test_fake $(BUILD)/tests/npycmp
+tests: $(test_bin) $(BUILD)/tests/test_fake $(BUILD)/tests/npycmp $(BUILD)/tests/offline
 
 ## test-grid: gdn_forward on its whole grid of shapes, types and gates (hours; goes on where it stopped)
 test-grid: deps
@@ -110,6 +110,8 @@ $(tool): $(tool_obj) $(static_lib)
 
 $(BUILD)/tests/test_bench: $(patsubst %,$(BUILD)/tools/%.o,bench bench_json bench_compare bench_plot verdict json cli)
 
+$(BUILD)/tests/test_models: $(patsubst %,$(BUILD)/tools/%.o,cases shape cli json)
+
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tools/npy.o $(static_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS)
@@ -120,6 +122,11 @@ $(BUILD)/tests/test_fake: $(BUILD)/tests/test_fake.o $(BUILD)/tests/fake_cl.o $(
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ -lcmocka -lm
 
 $(BUILD)/tests/npycmp: $(BUILD)/tests/npycmp.o $(BUILD)/tools/npy.o $(static_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+
+# What offline compilers are given: tests/offline.sh.
+$(BUILD)/tests/offline: $(BUILD)/tests/offline.o $(patsubst %,$(BUILD)/tools/%.o,cases shape cli json) $(static_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
 

@@ -123,19 +123,36 @@ static void nvidia_quirks(struct wd_caps *caps)
 /* ROCm names its devices "gfx90a:sramecc+:xnack-", by instruction set; a marketing name says no architecture. */
 static void amd_quirks(struct wd_caps *caps)
 {
-    caps->simd = 64;
+    caps->simd = 64; /* CDNA and GCN; RDNA tells 32 */
     ask_uint(caps->id, CL_DEVICE_WAVEFRONT_WIDTH_AMD, &caps->simd);
     if (strncmp(caps->name, "gfx", 3) == 0)
         snprintf(caps->arch, sizeof caps->arch, "%.*s", (int)strcspn(caps->name, ":"), caps->name);
 }
 
-/* Sub-groups may be 8, 16 or 32 wide there; 16 is the one that every generation since Gen8 has. */
+/* Sub-groups may be 8, 16 or 32 wide there; 16 is the one that every generation since Gen8 has. A hardware thread,
+ * which runs one sub-group, has 128 registers of 32 bytes, and of 64 bytes since Xe-HPC (IP version 12.60).
+ *
+ * OpenCL's compute units are its execution units, while a work-group is dealt to a Xe core (a sub-slice): 16 of them,
+ * or as many as the driver says. */
 static void intel_gpu_quirks(struct wd_caps *caps)
 {
-    unsigned ip = 0;
+    unsigned ip = 0, units = 16;
     caps->simd = 16;
     if (ask_uint(caps->id, CL_DEVICE_IP_VERSION_INTEL, &ip))
         snprintf(caps->arch, sizeof caps->arch, "xe_%u.%u", ip >> 22, (ip >> 12) & 0x3ff);
+    const unsigned register_bytes = ip >> 12 >= (12u << 10 | 60) ? 64 : 32;
+    caps->registers = 128 * register_bytes / sizeof(cl_float) / caps->simd;
+    ask_uint(caps->id, CL_DEVICE_NUM_EUS_PER_SUB_SLICE_INTEL, &units);
+    caps->compute_units = units > 1 ? (caps->compute_units + units - 1) / units : caps->compute_units;
+}
+
+/* Warps of 16 since Valhall, fewer before: what the driver calls the preferred multiple. "Arm GPU Best Practices": 64
+ * registers a thread at most, and with more than 32 only half the threads. */
+static void arm_quirks(struct wd_caps *caps)
+{
+    caps->registers = 64;
+    for (size_t i = 0; caps->name[i] && i + 1 < sizeof caps->arch; i++) /* "Mali-G710" */
+        caps->arch[i] = caps->name[i] == ' ' ? '-' : (char)tolower((unsigned char)caps->name[i]);
 }
 
 /* CPU drivers compile for the CPU that they, and so this program, run on. */
@@ -168,7 +185,8 @@ static const char *driver_kind(const struct wd_caps *caps)
                  {"Clover", "mesa"},
                  {"NVIDIA", "nvidia"},
                  {"AMD", "amd"},
-                 {"Intel", "intel"}};
+                 {"Intel", "intel"},
+                 {"ARM", "arm"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strstr(caps->platform_name, table[i].platform))
             return table[i].kind;
@@ -180,6 +198,7 @@ static void apply_quirks(struct wd_caps *caps)
     size_t multiple = 32;
     ask(caps->id, CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof multiple, &multiple);
     caps->simd = multiple > 0 && multiple <= 128 ? (unsigned)multiple : 1;
+    caps->registers = 256; /* of NVIDIA's and AMD's: their instructions have 8 bits for one */
     snprintf(caps->kind, sizeof caps->kind, "%s", driver_kind(caps));
     if (caps->cpu)
         cpu_quirks(caps);
@@ -189,6 +208,8 @@ static void apply_quirks(struct wd_caps *caps)
         amd_quirks(caps);
     else if (strcmp(caps->kind, "intel") == 0)
         intel_gpu_quirks(caps);
+    else if (strcmp(caps->kind, "arm") == 0)
+        arm_quirks(caps);
     caps->compiles_late = caps->cpu && strcmp(caps->kind, "pocl") == 0;
 }
 

@@ -10,16 +10,17 @@ struct wd_caps {
     cl_platform_id platform;
     char platform_name[64], platform_version[128];
     char name[128], vendor[64], driver[128], version[64]; /* CL_DEVICE_* strings */
-    char kind[16]; /* vendor as tuning records write it: "nvidia" "amd" "intel" "pocl" "mesa" "oclgrind" "other" */
+    char kind[16]; /* as tuning records write it: "nvidia" "amd" "intel" "arm" "pocl" "mesa" "oclgrind" "other" */
     char arch[32]; /* "sm_90", "gfx90a", "avx2", "avx512", "neon", ...: what records of an architecture match; "" */
     bool cpu;      /* CL_DEVICE_TYPE_CPU */
-    unsigned compute_units;
-    size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
-    size_t max_local[3]; /* CL_DEVICE_MAX_WORK_ITEM_SIZES */
-    size_t local_bytes;  /* what a kernel's __local arrays may take together (on NVIDIA more than the query says) */
+    unsigned compute_units; /* what work-groups are dealt to: SMs, CUs or WGPs, Xe cores, shader cores, CPU threads */
+    size_t max_group;       /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
+    size_t max_local[3];    /* CL_DEVICE_MAX_WORK_ITEM_SIZES */
+    size_t local_bytes;     /* what a kernel's __local arrays may take together (on NVIDIA more than the query says) */
     size_t max_alloc_bytes, global_bytes;
     size_t cache_bytes; /* last-level cache as the device reports it; 0 unknown */
     unsigned simd;      /* items that run in lock-step (warp, wave, sub-group); on a CPU floats in a vector register */
+    unsigned registers; /* of 32 bits that an item may have before the compiler spills; not meant for CPUs */
     unsigned sm;        /* NVIDIA compute capability x 10 where inline PTX works, else 0 */
     bool fp16;          /* cl_khr_fp16 */
     bool subgroups;     /* cl_khr_subgroups or cl_intel_subgroups */

@@ -86,8 +86,8 @@ static void add_macro(struct wd_text *text, const char *prefix, const char *name
 }
 
 /* The macros of op.h's header comment. */
-static void write_prelude(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_choice *choice,
-                          const struct wd_grid *grid, struct wd_text *text)
+void wd_plan_prelude(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_choice *choice,
+                     const struct wd_grid *grid, struct wd_text *text)
 {
     const struct wd_op *op = p->op;
     wd_text_add(text, "#define WD_CPU %d\n#define WD_SM %u\n#define WD_SIMD %u\n", caps->cpu, caps->sm, caps->simd);
@@ -133,7 +133,7 @@ wd_status wd_plan_compile(struct wd_context *ctx, const struct wd_problem *p, co
     struct wd_grid grid = {0};
     *out = NULL;
     choice->variant->grid(&ctx->caps, p, choice->param, &grid);
-    write_prelude(&ctx->caps, p, choice, &grid, &prelude);
+    wd_plan_prelude(&ctx->caps, p, choice, &grid, &prelude);
     const struct wd_source source = {prelude.data, choice->variant->file, choice->variant->kernel};
     wd_status st = prelude.failed ? wd_fail(WD_ENOMEM, "wd_%s: out of memory", p->op->name)
                                   : wd_program_kernel(&ctx->programs, &source, out);

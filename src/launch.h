@@ -30,6 +30,10 @@ wd_status wd_plan_get(struct wd_context *ctx, const struct wd_problem *p, const 
 wd_status wd_plan_compile(struct wd_context *ctx, const struct wd_problem *p, const struct wd_choice *choice,
                           struct wd_kernel **out);
 
+/** The macros of op.h's header comment. */
+void wd_plan_prelude(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_choice *choice,
+                     const struct wd_grid *grid, struct wd_text *text);
+
 /** Sets the arguments of op.h's header comment. The caller holds the kernel's lock. */
 cl_int wd_plan_arguments(const struct wd_problem *p, cl_kernel kernel);
 

@@ -169,8 +169,7 @@ enum { MAX_HELD = 128 };
 
 static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
-    (void)caps;
-    return elements_held(p, param) <= MAX_HELD &&
+    return elements_held(p, param) <= wd_stream_held(caps, MAX_HELD) &&
            (is_bsd(p) ? param[GPU_SPAN] % param[GPU_INFLIGHT] : param[GPU_LOCAL] % param[GPU_SPAN]) == 0;
 }
 
@@ -182,12 +181,12 @@ static size_t segment(const int *param)
 
 /* Two vectors an item, or four where an activation is to be hidden as well; as many items a team as leave at most an
  * eighth of its last segment without work, but 128 bytes side by side. */
-static void model_bds(const struct wd_problem *p, int *param)
+static void model_bds(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     const size_t vectors = wd_ceil_div(p->dim[CONV_S], (size_t)param[GPU_WIDTH]);
     param[GPU_INFLIGHT] = p->choice[CONV_act] ? 4 : 2;
-    while (param[GPU_INFLIGHT] > 1 &&
-           ((size_t)(32 * param[GPU_INFLIGHT]) > vectors || elements_held(p, param) > MAX_HELD / 2))
+    while (param[GPU_INFLIGHT] > 1 && ((size_t)(32 * param[GPU_INFLIGHT]) > vectors ||
+                                       elements_held(p, param) > wd_stream_held(caps, MAX_HELD) / 2))
         param[GPU_INFLIGHT] /= 2;
     param[GPU_SPAN] = param[GPU_LOCAL];
     while (param[GPU_SPAN] > 8 && wd_ceil_div(vectors, segment(param)) * segment(param) - vectors > vectors / 8)
@@ -203,11 +202,13 @@ static void model_bsd(const struct wd_caps *caps, const struct wd_problem *p, in
     param[GPU_SPAN] = 2 * wd_stream_inflight(caps, vectors / 2, 16);
     while (param[GPU_SPAN] < param[GPU_INFLIGHT])
         param[GPU_SPAN] *= 2;
-    while (param[GPU_INFLIGHT] > 1 && elements_held(p, param) > MAX_HELD / 2)
+    while (param[GPU_INFLIGHT] > 1 && elements_held(p, param) > wd_stream_held(caps, MAX_HELD) / 2)
         param[GPU_INFLIGHT] /= 2;
 }
 
-/* 16-byte loads along a row. */
+/* 16-byte loads along a row, so that a wave's are whole cache lines; narrower ones only where the registers are few
+ * (Intel's SIMD16, ARM): 16 lanes of 8 bytes are two lines of 64 still. Half of what an item may hold is taken, so that
+ * a compute unit has waves to change to while loads are under way. */
 static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     param[GPU_LOCAL] = wd_stream_local(caps, 128);
@@ -215,8 +216,8 @@ static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, in
     if (is_bsd(p))
         model_bsd(caps, p, param);
     else
-        model_bds(p, param);
-    while (param[GPU_WIDTH] > 2 && elements_held(p, param) > MAX_HELD)
+        model_bds(caps, p, param);
+    while (param[GPU_WIDTH] > 2 && elements_held(p, param) > wd_stream_held(caps, MAX_HELD))
         param[GPU_WIDTH] /= 2;
 }
 

@@ -75,11 +75,12 @@ enum { MAX_HELD = 128 }; /* weights, states and inputs that an item holds in reg
 
 static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
-    (void)caps;
-    return (size_t)param[GPU_WIDTH] * (2 * p->dim[UPD_W] + 1) <= MAX_HELD;
+    return (size_t)param[GPU_WIDTH] * (2 * p->dim[UPD_W] + 1) <= wd_stream_held(caps, MAX_HELD);
 }
 
-/* Four channels an item, two until that gives every compute unit 512 items. */
+/* Four channels an item, two until that gives every compute unit 512 items: a quarter of what one holds, which is
+ * enough where each has 2 W vectors under way at once. Two also where weights, states and inputs of four exceed the
+ * registers (W 4 takes 36; Intel's SIMD16 and ARM have 32 to give). */
 static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     const int widest = wd_stream_inflight(caps, 4 * p->dim[UPD_B] * p->dim[UPD_D], 4);

@@ -96,7 +96,8 @@ static size_t tiles(const struct wd_problem *p, int tx)
 }
 
 /* Wide groups read w and k less often, narrow ones keep more compute units busy: the widest that fit and leave none
- * without work, for the chunks of a state come one after the other. */
+ * without work, for the chunks of a state come one after the other. For K 128 a group of 64 columns takes 58 KB of
+ * local memory, of 32 columns 34 KB, of 16 columns 21 KB: one, one and three of them on AMD and Intel (64 KB). */
 static void tile_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     int tx = 16;

@@ -141,13 +141,15 @@ static size_t vectors_held(const struct wd_problem *p, const int *param)
 static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     const size_t held = vectors_held(p, param) * (size_t)(param[GPU_WIDTH] * param[GPU_INFLIGHT]);
-    return held && held <= MAX_HELD && param[GPU_LOCAL] % param[GPU_LANES] == 0 &&
+    return held && held <= wd_stream_held(caps, MAX_HELD) && param[GPU_LOCAL] % param[GPU_LANES] == 0 &&
            (size_t)(param[GPU_LOCAL] * param[GPU_INFLIGHT]) * sizeof(cl_uint) <= caps->local_bytes;
 }
 
 enum { MOVED = 96 }; /* bytes in and out that pay for what an item does once a group: its place, the scale */
 
-/* Accesses of 16 bytes on the wider side. Teams of a warp at most, unless groups are too large for registers then. */
+/* Accesses of 16 bytes on the wider side: a wave's are 256 to 1024 bytes in a row, whole cache lines everywhere (64
+ * bytes on Intel and ARM, 128 on the others). Teams of a wave at most, since beyond it they meet in local memory,
+ * unless groups are too large for registers then: half of what an item may hold leaves room for a second wave. */
 static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     const size_t x_bytes = wd_dtype_size(p->tensor[FP8_x].dtype), q_bytes = wd_dtype_size(p->tensor[FP8_q].dtype);
@@ -160,7 +162,7 @@ static void gpu_model(const struct wd_caps *caps, const struct wd_problem *p, in
     for (int lanes = 2; lanes <= wd_stream_local(caps, 1024); lanes *= 2) {
         const size_t held = vectors_held(p, param) * (size_t)param[GPU_WIDTH];
         if (p->dim[FP8_GROUP] % (size_t)(lanes * param[GPU_WIDTH]) == 0 &&
-            (lanes <= 32 ? held * (x_bytes + q_bytes) > MOVED : held > 32))
+            (lanes <= (int)caps->simd ? held * (x_bytes + q_bytes) > MOVED : held > wd_stream_held(caps, MAX_HELD) / 2))
             param[GPU_LANES] = lanes;
     }
     if (param[GPU_LOCAL] < param[GPU_LANES])

@@ -117,7 +117,8 @@ size_t wd_gdn_cpu_panels(const int *param, size_t columns);
 /** Values of its parameters: TX items side by side, MR rows an item. */
 extern const int wd_tile_tx[], wd_tile_mr[];
 
-/** Rows an item: few, unless that makes the group too large for the device. */
+/** Rows an item: 4, that is 16 sums and 8 factors in registers, which every GPU has, and 16 bytes of each load; 8 where
+ *  that makes the group too large for the device (64/4 * tx items). */
 int wd_tile_model_mr(const struct wd_caps *caps, int tx);
 
 /** Do a group of tx * 64/mr items and so many floats of local memory fit the device? */

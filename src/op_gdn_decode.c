@@ -130,19 +130,31 @@ static const char *rows_refuse(const struct wd_caps *caps, const struct wd_probl
     return caps->max_group < 16 ? "it needs work-groups of 16" : NULL;
 }
 
-/* Wide tiles are read in long pieces, and 16 rows an item keep enough of them in flight; but one sequence of few heads
- * needs narrow tiles and few rows an item to reach every compute unit. */
+enum { ROW_REGISTERS = 6 }; /* a float4 of state, k, q */
+
+static size_t rows_local_bytes(size_t tx, size_t ty)
+{
+    return 4 * ty * (tx + 1) * sizeof(cl_float4);
+}
+
+/* Wide tiles are read in long pieces: 16 float4 are 256 bytes, two to four cache lines. 16 rows an item, of which half
+ * of its registers are full (96 of 256 on NVIDIA and AMD), keep enough loads under way; devices with fewer registers
+ * get fewer rows and more items above each other instead. But one sequence of few heads needs narrow tiles and few rows
+ * an item to reach every compute unit. Where items cannot exchange values the sums meet in local memory: two groups
+ * should fit a compute unit. */
 static void rows_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     const size_t K = p->dim[DEC_K], quads = p->dim[DEC_V] / 4, units = caps->compute_units;
     size_t tx = 16;
     while (tx > 1 && (tx > quads || (tx > 4 && heads(p) * wd_ceil_div(quads, tx) < 2 * units)))
         tx /= 2;
-    const size_t rows = heads(p) * wd_ceil_div(quads, tx) < 4 * units ? 4 : 16;
+    size_t rows = heads(p) * wd_ceil_div(quads, tx) < 4 * units ? 4 : 16;
+    while (rows > 4 && rows * ROW_REGISTERS > wd_stream_held(caps, 128))
+        rows /= 2;
     size_t ty = 4;
     while (ty < 32 && ty * rows < K)
         ty *= 2;
-    while (tx > 1 && tx * ty > caps->max_group)
+    while (tx > 1 && (tx * ty > caps->max_group || rows_local_bytes(tx, ty) > caps->local_bytes / 2))
         tx /= 2;
     param[ROWS_TX] = (int)tx;
     param[ROWS_TY] = (int)ty;
@@ -151,7 +163,7 @@ static void rows_model(const struct wd_caps *caps, const struct wd_problem *p, i
 static bool rows_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     const size_t tx = (size_t)param[ROWS_TX], ty = (size_t)param[ROWS_TY], rows = (p->dim[DEC_K] + ty - 1) / ty;
-    return rows <= 16 && 4 * ty * (tx + 1) * sizeof(cl_float4) <= caps->local_bytes;
+    return rows <= 16 && rows_local_bytes(tx, ty) <= caps->local_bytes;
 }
 
 static void rows_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)

@@ -59,6 +59,12 @@ int wd_stream_local(const struct wd_caps *caps, size_t most)
     return (int)local;
 }
 
+size_t wd_stream_held(const struct wd_caps *caps, size_t most)
+{
+    const size_t half = caps->registers / 2;
+    return caps->registers && half < most ? half : most;
+}
+
 int wd_stream_inflight(const struct wd_caps *caps, size_t pieces, int most)
 {
     const size_t full = 2048 * (size_t)(caps->compute_units ? caps->compute_units : 1);

@@ -29,10 +29,17 @@ const char *wd_stream_gpu_refuse(const struct wd_caps *caps, const struct wd_pro
 /** 16 bytes of `dtype`, in elements. */
 int wd_stream_width(wd_dtype dtype);
 
-/** The largest power of two up to `most` that the device allows as a group's size. */
+/** The largest power of two up to `most` that the device allows as a group's size. At 128 it is whole waves of every
+ *  width that there is (8 to 64), and of any size up to a compute unit's limit several groups share one. */
 int wd_stream_local(const struct wd_caps *caps, size_t most);
 
-/** How many of `pieces` an item should take: a power of two up to `most` that leaves every compute unit 2048 items. */
+/** Elements that an item may hold in registers, at most `most`: half of those it has. The other half is for what the
+ *  compiler makes of an element on its way (an address, a conversion, a load that is under way). */
+size_t wd_stream_held(const struct wd_caps *caps, size_t most);
+
+/** How many of `pieces` an item should take: a power of two up to `most` that leaves every compute unit 2048 items,
+ * which is what one holds at once: NVIDIA's SM 64 warps of 32, a CU of CDNA 4 x 8 waves of 64, a WGP of RDNA 4 x 16
+ * waves of 32, a Xe core 16 x 8 threads of 16 lanes; a Mali shader core 1024 to 2048. */
 int wd_stream_inflight(const struct wd_caps *caps, size_t pieces, int most);
 
 /** A one-dimensional grid. */
