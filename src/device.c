@@ -130,7 +130,8 @@ static void amd_quirks(struct wd_caps *caps)
 }
 
 /* Sub-groups may be 8, 16 or 32 wide there; 16 is the one that every generation since Gen8 has. A hardware thread,
- * which runs one sub-group, has 128 registers of 32 bytes, and of 64 bytes since Xe-HPC (IP version 12.60).
+ * which runs one sub-group, has 128 registers of 32 bytes, and of 64 bytes since Xe-HPC (IP version 12.60), for which
+ * the compiler prefers 32 items and then has no more registers for each than before.
  *
  * OpenCL's compute units are its execution units, while a work-group is dealt to a Xe core (a sub-slice): 16 of them,
  * or as many as the driver says. */
@@ -140,8 +141,8 @@ static void intel_gpu_quirks(struct wd_caps *caps)
     caps->simd = 16;
     if (ask_uint(caps->id, CL_DEVICE_IP_VERSION_INTEL, &ip))
         snprintf(caps->arch, sizeof caps->arch, "xe_%u.%u", ip >> 22, (ip >> 12) & 0x3ff);
-    const unsigned register_bytes = ip >> 12 >= (12u << 10 | 60) ? 64 : 32;
-    caps->registers = 128 * register_bytes / sizeof(cl_float) / caps->simd;
+    caps->fix_width = ip >> 12 >= (12u << 10 | 60);
+    caps->registers = 128 * (caps->fix_width ? 64u : 32u) / (unsigned)sizeof(cl_float) / caps->simd;
     ask_uint(caps->id, CL_DEVICE_NUM_EUS_PER_SUB_SLICE_INTEL, &units);
     caps->compute_units = units > 1 ? (caps->compute_units + units - 1) / units : caps->compute_units;
 }
@@ -240,17 +241,22 @@ static void ask_extensions(struct wd_caps *caps)
  *
  * PoCL 3.1 aborts if a binary is fetched while a kernel with a required group size runs: its table of loaded kernels
  * takes the general build, made for the binary, for the one that runs. Without the attribute they differ in size; and
- * it compiles for the size of each launch anyway. */
+ * it compiles for the size of each launch anyway. The same attribute takes Intel's along, which says how wide. */
 static void set_build_options(struct wd_caps *caps)
 {
+    static const char required[] = " -Dreqd_work_group_size(x,y,z)=";
+    char width[96] = "";
     cl_device_fp_config config = 0;
+    if (caps->fix_width)
+        snprintf(width, sizeof width, "%sreqd_work_group_size(x,y,z),intel_reqd_sub_group_size(%u)", required,
+                 caps->simd);
     ask(caps->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config);
     /* NVIDIA's log says nothing unless asked, and then wd_device_kernel_facts() reads it; others are told to be quiet.
      */
-    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2%s%s%s",
+    snprintf(caps->build_options, sizeof caps->build_options, "-cl-std=CL1.2%s%s%s%s",
              caps->sm ? " -cl-nv-verbose" : " -w",
              config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
-             caps->compiles_late ? " -Dreqd_work_group_size(x,y,z)=" : "");
+             caps->compiles_late ? required : "", width);
 }
 
 static bool ask_limits(struct wd_caps *caps)

@@ -203,14 +203,15 @@ static wd_status search(struct job *job, bool *ended)
 /* A trial that is better by less than this is as good as the model's, where no comparison says more. */
 static const double noise = 1.03;
 
-/* The best trial of many is also the luckiest: what counts is how it does in turns with the model's choice. */
+/* The best trial of many is also the luckiest: what counts is how it does in turns with the model's choice. It takes
+ * that one's place only if it is surely faster, so that no record makes a call slower. */
 static wd_status take_turns(struct job *job, struct wd_tune_result *r)
 {
     struct wd_turns *turns = &r->turns;
     const wd_status st = wd_contest_turns(&job->contest, &r->model, &r->best, 10 * job->o->trial_ns, turns);
     if (st || !turns->pairs)
         return st;
-    r->lost = turns->ratio < 1;
+    r->lost = turns->low <= 1;
     r->model_ns = turns->a_ns;
     r->best_ns = turns->b_ns;
     return WD_OK;

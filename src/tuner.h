@@ -2,7 +2,7 @@
 /*
  * Measuring which variant and numbers serve a problem best: candidates and their order from search.h, each measured as
  * contest.h says, all that is known kept in a journal (journal.h). In the end the winner and the model's choice take
- * turns; a winner that loses is not kept.
+ * turns; a winner that is not surely faster is not kept.
  *
  * Buffers and queue are the tuner's own. Not thread-safe; wd_tuner_missing() is, if the context's lock is held.
  */
@@ -50,7 +50,7 @@ struct wd_tune_result {
     struct wd_turns turns; /* model against best; no pairs: they are the same, or there was no comparison */
     size_t tried, total;
     bool ended; /* the search came to its end */
-    bool lost;  /* another candidate had the best trial, but lost the comparison: best is the model's */
+    bool lost;  /* another candidate had the best trial, but is not surely faster: best is the model's */
 };
 
 /** Searches. `p` is checked; its buffers are not looked at. WD_ENOTSUP: no candidate works.

@@ -17,6 +17,8 @@ export libraries="$scratch/bitcode" options="-cl-std=CL1.2 -cl-fp32-correctly-ro
 # compile COMPILER TARGET FILE KERNEL: FILE.facts gets "registers local scratch spills SIMD", or FILE.log says why not
 cat >"$scratch/compile" <<'END'
 compiler=$1 target=$2 file=$3 kernel=$4
+[ "$target" != pvc ] || # wd_caps.fix_width
+    options="$options -Dreqd_work_group_size(x,y,z)=reqd_work_group_size(x,y,z),intel_reqd_sub_group_size(16)"
 if [ "$compiler" = amd ]; then
     clang-16 -x cl $options -target amdgcn-amd-amdhsa -mcpu="$target" -O3 -w --rocm-device-lib-path="$libraries" -S \
         -o "$file.s" "$file" 2>"$file.log" || exit 0

@@ -103,6 +103,10 @@ PLANTED(lazy);
 PLANTED(late);
 PLANTED(stray);
 PLANTED(broken);
+static const struct wd_param as_much_work[] = {{"work", (const int[]){2000, 2001, 0}}, {NULL, NULL}};
+static const struct wd_variant alike = {
+    .name = "alike", .file = "twice.cl", .kernel = "honest", .params = as_much_work, .model = model, .grid = grid};
+static const struct wd_variant *const even_variants[] = {&alike, NULL};
 static const struct wd_variant *const variants[] = {&honest, &lazy, &stray, &broken, &late, NULL};
 static const struct wd_variant *const wrong_variants[] = {&lazy, &stray, &broken, NULL};
 
@@ -114,7 +118,8 @@ enum { CANDIDATES = 7 };
         .tensors = tensors, .num_tensors = 2, .layout = -1, .workspace_offset = WD_DERIVED,                            \
         .cu_seqlens_offset = WD_DERIVED, .variants = list, .check = check, .flops = flops, .reference = reference      \
     }
-static const struct wd_op twice = OPERATION(variants), wrong = OPERATION(wrong_variants);
+static const struct wd_op twice = OPERATION(variants), wrong = OPERATION(wrong_variants),
+                          even = OPERATION(even_variants);
 
 static struct wd_problem problem_of(const struct wd_op *op, size_t n)
 {
@@ -257,6 +262,22 @@ static void run__planted_variants__never_win(void **state)
     assert_true(r.turns.pairs > 0 && r.turns.ratio > 1);
     assert_saved("x model (");
     assert_saved("\tx=f32 y=f32 vec=");
+}
+
+/* Two kernels of one speed: whichever has the luck, only a comparison that says so for sure may change the choice. */
+static void run__another_choice__only_if_surely_faster(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct watcher w = {0};
+        struct wd_tune_result r;
+        forget_files(NULL);
+        assert_int_equal(run(&even, 5000, thorough, &w, &r), WD_OK);
+        assert_true(r.ended);
+        const bool changed = r.best.param[0] != r.model.param[0];
+        assert_int_equal(changed, r.turns.pairs > 0 && r.turns.low > 1);
+        assert_int_equal(r.lost, r.turns.pairs > 0 && r.turns.low <= 1);
+    }
 }
 
 /* Right on what is small enough for the reference, wrong on the problem itself. */
@@ -455,6 +476,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, forget_files)
     const struct CMUnitTest tests[] = {
         TEST(run__planted_variants__never_win),
+        TEST(run__another_choice__only_if_surely_faster),
         TEST(run__wrong_on_large_problems_only__does_not_win),
         TEST(run__nothing_is_right__is_an_error_and_no_record),
         TEST(run__stopped_and_resumed__repeats_no_trial),

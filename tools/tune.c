@@ -17,7 +17,7 @@ enum { COL_OP, COL_SHAPE, COL_TIME, COL_MODEL, COL_RATIO, COL_RANGE, COL_TRIED, 
 
 static const struct cli_column columns[] = {
     [COL_OP] = {"operation", false, 0}, [COL_SHAPE] = {"shape", false, 0}, [COL_TIME] = {"time", true, 8},
-    [COL_MODEL] = {"model", true, 8},   [COL_RATIO] = {"faster", true, 6}, [COL_RANGE] = {"range", false, 12},
+    [COL_MODEL] = {"model's", true, 8}, [COL_RATIO] = {"faster", true, 6}, [COL_RANGE] = {"range", false, 12},
     [COL_TRIED] = {"tried", true, 5},   [COL_CHOICE] = {"best", false, 0}, {NULL, false, 0},
 };
 
@@ -135,29 +135,28 @@ static bool watch(void *user, const struct wd_tune_event *e)
     return !interrupted;
 }
 
+/* A row a shape, as each is done: what the record now says, and why it may be trusted. */
 static void print_row(struct work *w, const struct wd_tune_result *r)
 {
     char number[CLI_NUMBER];
     struct wd_text choice = {0};
-    const bool compared = r->turns.pairs > 0;
+    const bool compared = r->turns.pairs > 0, faster = compared && !r->lost;
     wd_choice_text(&r->best, &choice);
     cli_table_cell(&w->table, COL_OP, CLI_PLAIN, "%s", w->item[w->at].p.op->name);
     cli_table_cell(&w->table, COL_SHAPE, CLI_PLAIN, "%s", w->item[w->at].words);
-    cli_table_cell(&w->table, COL_CHOICE, CLI_PLAIN, "%s%s", choice.data ? choice.data : "",
-                   r->lost ? " (the model's)" : "");
+    cli_table_cell(&w->table, COL_CHOICE, CLI_PLAIN, "%s", choice.data ? choice.data : "");
     cli_table_cell(&w->table, COL_TIME, CLI_BOLD, "%s", cli_time(r->best_ns, number));
     if (!isinf(r->model_ns))
         cli_table_cell(&w->table, COL_MODEL, CLI_PLAIN, "%s", cli_time(r->model_ns, number));
-    if (compared) {
-        const enum cli_colour colour = r->turns.low > 1 ? CLI_GREEN : CLI_PLAIN;
-        cli_table_cell(&w->table, COL_RATIO, colour, "%.2fx", r->turns.ratio);
+    if (compared) /* of the candidate that had the best trial, kept or not */
         cli_table_cell(&w->table, COL_RANGE, CLI_PLAIN, "%.2f to %.2f", r->turns.low, r->turns.high);
-    } else {
-        cli_table_cell(&w->table, COL_RATIO, CLI_PLAIN, isinf(r->model_ns) ? "-" : "same");
-    }
+    if (faster)
+        cli_table_cell(&w->table, COL_RATIO, CLI_GREEN, "%.2fx", r->turns.ratio);
+    else
+        cli_table_cell(&w->table, COL_RATIO, CLI_PLAIN, isinf(r->model_ns) ? "-" : "model");
     cli_table_cell(&w->table, COL_TRIED, CLI_PLAIN, "%zu/%zu", r->tried, r->total);
     cli_table_row(&w->table);
-    *(compared && r->turns.low > 1 && !r->lost ? &w->faster : &w->same) += 1;
+    *(faster ? &w->faster : &w->same) += 1;
     wd_text_free(&choice);
 }
 
@@ -243,7 +242,8 @@ int tune_work(const struct tune_plan *plan)
     w.unfinished |= w.at < w.count;
     cli_progress("%s", "");
     if (!st && w.faster + w.same)
-        printf("%zu faster than the model, %zu as it is; records in %s\n", w.faster, w.same, plan->tuning_file);
+        printf("\n%zu faster than the model's choice, %zu keep%s it; records in %s\n", w.faster, w.same,
+               w.same == 1 ? "s" : "", plan->tuning_file);
     if (!st && w.unfinished)
         printf("not every search came to its end: 'warpdrive tune' with the same operations goes on from here\n");
     free(w.item);
