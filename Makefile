@@ -37,8 +37,10 @@ shared_lib := $(BUILD)/libwarpdrive.so.$(VERSION)
 tool       := $(BUILD)/warpdrive
 
 PATTERN ?=
+BUDGET  ?= 1800
+DTYPES  ?= f32,bf16
 
-.PHONY: all lib examples run test tests test-grid deps bench-cpu install uninstall format clean help
+.PHONY: all lib examples run test tests test-grid deps bench-cpu tune-defaults install uninstall format clean help
 .DEFAULT_GOAL := all
 
 ## all: library, tool and examples
@@ -152,6 +154,11 @@ $(BUILD)/bench_cpu: $(wildcard tools/baseline/*.[ch]) $(static_lib)
 	$(Q)$(CC) $(CPPFLAGS_ALL) -std=c11 $(WARN) -O3 -march=native -fopenmp -o $@ $(filter %.c,$^) $(static_lib) \
 	    -lopenblas $(LIBS) -pthread
 
+## tune-defaults: tune DEVICE for BUDGET seconds, and put what is faster than the model into cl/defaults.tune
+tune-defaults: all
+	$(Q)WARPDRIVE_TUNING_FILE=$(abspath $(BUILD))/defaults.tune $(tool) tune --dtype $(DTYPES) --budget $(BUDGET) \
+	    --export cl/defaults.tune $(if $(DEVICE),--device '$(DEVICE)')
+
 ## install: header, libraries, pkg-config file and tool into DESTDIR and PREFIX
 install: all
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
@@ -179,6 +186,6 @@ clean:
 
 ## help: this list
 help:
-	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 -include $(lib_obj:.o=.d) $(tool_obj:.o=.d) $(test_bin:=.d) $(BUILD)/tests/fake_cl.d

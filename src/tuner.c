@@ -281,6 +281,13 @@ wd_status wd_tuner_run(struct wd_tuner *t, const struct wd_problem *p, const str
 
 /* ---- Keeping it ---- */
 
+const char wd_note_model[] = "the model's choice";
+
+static bool is_models(const struct wd_tune_result *r)
+{
+    return r->best.variant == r->model.variant && memcmp(r->best.param, r->model.param, sizeof r->best.param) == 0;
+}
+
 /* "# 57.1 us 512.3 GB/s 1.03x model (1.01 to 1.05) tokens=256 hidden=4096 7/7 tried 0.1.0 2026-11-30" */
 static void provenance(const struct wd_problem *p, const struct wd_tune_result *r, struct wd_text *note)
 {
@@ -295,7 +302,9 @@ static void provenance(const struct wd_problem *p, const struct wd_tune_result *
                 arithmetic ? "GFLOP/s" : "GB/s");
     if (isinf(r->model_ns))
         wd_text_add(note, "where the model's choice does not work");
-    else if (r->turns.pairs && !r->lost)
+    else if (is_models(r))
+        wd_text_add(note, "%s", wd_note_model);
+    else if (r->turns.pairs)
         wd_text_add(note, "%.2fx model (%.2f to %.2f)", r->turns.ratio, r->turns.low, r->turns.high);
     else
         wd_text_add(note, "%.2fx model", r->model_ns / r->best_ns);

@@ -58,6 +58,9 @@ struct wd_tune_result {
 wd_status wd_tuner_run(struct wd_tuner *t, const struct wd_problem *p, const struct wd_tune_options *options,
                        struct wd_tune_result *result);
 
+/** What a record's note says where tuning found nothing that is surely faster than the model's choice. */
+extern const char wd_note_model[];
+
 /** Writes a result into the context's tuning file. WD_OK where there is none. */
 wd_status wd_tuner_save(const struct wd_tuner *t, const struct wd_problem *p, const struct wd_tune_result *result);
 

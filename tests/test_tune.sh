@@ -58,9 +58,17 @@ report $? "a finished run leaves no journal"
 "$tool" query fp8_quant --device cpu "$shape" >"$scratch/log" 2>&1 && grep -q "$WARPDRIVE_TUNING_FILE line" "$scratch/log"
 report $? "query cites the record"
 
-tune --budget 0 --export "$scratch/export.tune" && grep -qE $'^fp8_quant\tkind=' "$scratch/export.tune" &&
-    ! grep -q "device=" "$scratch/export.tune"
-report $? "export writes the records by architecture"
+# Two records of this device, of which one says what the model says, into a file that has others.
+own=$(grep '^fp8_quant' "$WARPDRIVE_TUNING_FILE" | cut -f2)
+cp "$WARPDRIVE_TUNING_FILE" "$scratch/kept"
+printf 'fp8_quant\t%s\tgroup=128\tplain\t# 2.00x model (1.90 to 2.10)\n' "$own" >"$WARPDRIVE_TUNING_FILE"
+printf "fp8_quant\t%s\tgroup=64\tplain\t# the model's choice\n" "$own" >>"$WARPDRIVE_TUNING_FILE"
+printf 'fp8_quant\tkind=nobody\tgroup=128\tplain\t# theirs\n' >"$scratch/export.tune"
+tune --budget 0 --export "$scratch/export.tune" && tune --budget 0 --export "$scratch/export.tune" &&
+    [ "$(grep -cE $'^fp8_quant\tkind=[a-z]+ arch=[a-z0-9]+\tgroup=128\tplain' "$scratch/export.tune")" = 1 ] &&
+    grep -q 'kind=nobody' "$scratch/export.tune" && ! grep -qE 'device=|group=64' "$scratch/export.tune"
+report $? "export puts what is faster than the model into a file, by architecture"
+cp "$scratch/kept" "$WARPDRIVE_TUNING_FILE"
 
 # Interrupted, it keeps what it knows.
 rm -f "$WARPDRIVE_TUNING_FILE"

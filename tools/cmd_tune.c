@@ -143,43 +143,50 @@ static int supervise(struct tune_plan *plan)
 
 /* ---- Export ---- */
 
-/* The device's own records, as the shipped file has them: by architecture, where there is a name for that. */
+/* Is it of this very device and driver, and does it say more than the model does? A shipped record that only repeats
+ * the model would outlive it. */
+static bool is_worth_shipping(const struct wd_record *r, const char *own_device)
+{
+    return strcmp(r->device, own_device) == 0 && !strstr(r->note, wd_note_model);
+}
+
+/* As the shipped file names devices: by architecture, where there is a name for that. */
+static void family(const struct wd_caps *caps, struct wd_text *text)
+{
+    if (*caps->arch)
+        wd_text_add(text, "kind=%s arch=%s", caps->kind, caps->arch);
+    else
+        wd_text_add(text, "device=\"%s\"", caps->name);
+}
+
+/* Puts the device's own records into a file as they could be shipped: each in the place of one of the same operation,
+ * device and class, or at the end. */
 static wd_status write_export(const struct wd_caps *caps, const char *tuning_file, const char *out_file)
 {
-    struct wd_records records;
-    struct wd_text own = {0};
+    struct wd_records records = {0};
+    struct wd_text own = {0}, shipped = {0};
     char *text = NULL;
     size_t count = 0;
     wd_status st = wd_file_read(tuning_file, &text);
     if (st || (st = wd_records_parse(&records, tuning_file, text ? text : "", NULL)))
         goto undo_text;
-    FILE *out = fopen(out_file, "w");
-    if (!out) {
-        st = wd_fail(WD_EIO, "%s: %s", out_file, strerror(errno));
-        goto undo_records;
-    }
     wd_device_text(caps, &own);
-    fprintf(out,
-            "# Tuning records for %s: driver %s, %s, %u compute units. To be sent upstream, for cl/defaults.tune.\n",
-            caps->name, caps->driver, caps->platform_name, caps->compute_units);
-    for (size_t i = 0; i < records.count && !own.failed; i++) {
-        const struct wd_record *r = &records.record[i];
-        if (strcmp(r->device, own.data) != 0)
+    family(caps, &shipped);
+    if (own.failed || shipped.failed)
+        st = wd_fail(WD_ENOMEM, "tune: out of memory");
+    for (size_t i = 0; i < records.count && !st; i++) {
+        struct wd_record r = records.record[i];
+        if (!is_worth_shipping(&r, own.data))
             continue;
+        r.device = shipped.data;
+        st = wd_records_save(out_file, &r);
         count++;
-        if (*caps->arch)
-            fprintf(out, "%s\tkind=%s arch=%s\t%s\t%s\t%s\n", r->op, caps->kind, caps->arch, r->class_, r->choice,
-                    r->note);
-        else
-            fprintf(out, "%s\tdevice=\"%s\"\t%s\t%s\t%s\n", r->op, caps->name, r->class_, r->choice, r->note);
     }
-    const bool bad = ferror(out) != 0;
-    if (fclose(out) || bad)
-        st = wd_fail(WD_EIO, "%s: %s", out_file, strerror(errno));
-    else
-        printf("%zu record%s of this device in %s\n", count, count == 1 ? "" : "s", out_file);
+    if (!st)
+        printf("%zu record%s of this device faster than the model, now in %s for %s\n", count, count == 1 ? "" : "s",
+               out_file, shipped.data);
     wd_text_free(&own);
-undo_records:
+    wd_text_free(&shipped);
     wd_records_free(&records);
 undo_text:
     free(text);
@@ -251,9 +258,9 @@ static int run(const struct cli_command *self, int argc, char **argv)
 
 static const struct cli_option options[] = {
     {"shape", 0, "SHAPE", "one shape of one operation"},
-    {"dtype", 0, "TYPE", "f32, f16 or bf16 where a SHAPE says nothing (default f32)"},
+    {"dtype", 0, "TYPE,...", "f32, f16 or bf16 where a SHAPE says nothing (default f32)"},
     {"budget", 0, "S", "seconds to spend, dealt out over the shapes (default 300; 0: only --export)"},
-    {"export", 0, "FILE", "in the end, write this device's records as they could be shipped"},
+    {"export", 0, "FILE", "in the end, put this device's records into FILE as they could be shipped"},
     {"restart", 0, NULL, "forget the trials of an interrupted run"},
     CLI_DEVICE,
     {0},

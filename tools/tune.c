@@ -63,21 +63,17 @@ static bool has_class(const struct work *w, const struct wd_problem *p)
     return found;
 }
 
-/* Adds a shape, unless one of its class is there. */
-static wd_status add_item(struct work *w, const struct wd_op *op, const char *words)
+/* Adds a shape, unless one of its class is there. `dtype`: where the words say nothing. */
+static wd_status add_item(struct work *w, const struct wd_op *op, const char *words, const char *dtype)
 {
     struct shape shape;
     struct wd_problem p;
-    char text[SHAPE_TEXT];
-    const char *dtype = w->plan->dtype;
-    snprintf(text, sizeof text, "%s%s%s", words, dtype && !strstr(words, "dtype=") ? ",dtype=" : "",
-             dtype && !strstr(words, "dtype=") ? dtype : "");
     shape_init(&shape, op);
-    wd_status st = shape_parse(&shape, text);
-    if (st || (st = wd_op_check(op, &shape.args, false, &p)))
+    wd_status st = shape_set(&shape, "dtype", dtype);
+    if (st || (st = shape_parse(&shape, words)) || (st = wd_op_check(op, &shape.args, false, &p)))
         return st;
     if (p.empty)
-        return wd_fail(WD_EINVAL, "tune: %s: nothing to compute", text);
+        return wd_fail(WD_EINVAL, "tune: %s: nothing to compute", words);
     if (has_class(w, &p))
         return WD_OK;
     struct item *grown = realloc(w->item, (w->count + 1) * sizeof *grown);
@@ -90,15 +86,30 @@ static wd_status add_item(struct work *w, const struct wd_op *op, const char *wo
     return WD_OK;
 }
 
-static wd_status add_items(struct work *w, bool cpu)
+/* The shapes asked for, in one type. */
+static wd_status add_items(struct work *w, bool cpu, const char *dtype)
 {
     const struct tune_plan *plan = w->plan;
     wd_status st = WD_OK;
     if (plan->shape)
-        return add_item(w, wd_op_by_name(plan->cli->operands[0]), plan->shape);
+        return add_item(w, wd_op_by_name(plan->cli->operands[0]), plan->shape, dtype);
     for (const struct op_case *c = op_cases; c->op && !st; c++)
         if (c->use & (cpu ? CASE_BENCH_CPU : CASE_BENCH_GPU) && cli_wants_op(plan->cli, c->op))
-            st = add_item(w, wd_op_by_name(c->op), c->shape);
+            st = add_item(w, wd_op_by_name(c->op), c->shape, dtype);
+    return st;
+}
+
+/* In each type of a list such as "f32,bf16". */
+static wd_status add_types(struct work *w, bool cpu)
+{
+    wd_status st = WD_OK;
+    for (const char *type = w->plan->dtype ? w->plan->dtype : "f32"; *type && !st;) {
+        char name[16];
+        const size_t length = strcspn(type, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, type);
+        st = add_items(w, cpu, name);
+        type += length + (type[length] == ',');
+    }
     return st;
 }
 
@@ -221,7 +232,7 @@ static wd_status list_items(struct work *w)
     wd_status st = wd_open(w->plan->device, &ctx);
     if (st)
         return st;
-    st = add_items(w, ctx->caps.cpu);
+    st = add_types(w, ctx->caps.cpu);
     wd_context_destroy(ctx);
     cli_table_init(&w->table, columns);
     for (size_t i = 0; i < w->count; i++) {
