@@ -117,8 +117,9 @@ struct job {
     struct wd_contest contest;
     struct wd_text key;
     uint64_t start;
-    size_t fresh; /* trials made, not known from the journal */
-    bool stopped; /* by whoever watches */
+    size_t fresh;      /* trials made, not known from the journal */
+    double longest_ns; /* of them, compiling included: another may take as long */
+    bool stopped;      /* by whoever watches */
 };
 
 static double best_ns(const struct wd_search *s)
@@ -165,11 +166,13 @@ static wd_status try_next(struct job *job, size_t at, const struct wd_choice *ch
     if (job->stopped)
         return WD_OK;
     wd_journal_start(journal, job->key.data, name);
+    const uint64_t start = wd_now_ns();
     const wd_status st = wd_contest_try(&job->contest, choice, best_ns(&job->search), job->o->trial_ns, &ns, why);
     if (st)
         return st;
     wd_journal_finish(journal, job->key.data, name, ns, why);
     wd_search_tell(&job->search, at, ns);
+    job->longest_ns = fmax(job->longest_ns, (double)(wd_now_ns() - start));
     job->fresh++;
     if (isinf(ns))
         wd_log(&job->t->ctx->log, WD_LOG_INFO, "tuning: %s: %s: %s", job->p->op->name, name, why);
@@ -183,7 +186,7 @@ static wd_status search(struct job *job, bool *ended)
     wd_status st = WD_OK;
     *ended = false;
     while (!st && !job->stopped) {
-        if (job->fresh && (double)(wd_now_ns() - job->start) > job->o->budget_ns)
+        if (job->fresh && (double)(wd_now_ns() - job->start) + job->longest_ns > job->o->budget_ns)
             return WD_OK;
         if (!wd_search_next(&job->search, &at)) {
             *ended = true;
@@ -208,7 +211,9 @@ static const double noise = 1.03;
 static wd_status take_turns(struct job *job, struct wd_tune_result *r)
 {
     struct wd_turns *turns = &r->turns;
-    const wd_status st = wd_contest_turns(&job->contest, &r->model, &r->best, 10 * job->o->trial_ns, turns);
+    const double limit_ns = job->stopped ? 0 : 10 * job->o->trial_ns; /* who stopped the search waits for this one */
+    tell(job, NULL, 0, NULL);
+    const wd_status st = wd_contest_turns(&job->contest, &r->model, &r->best, limit_ns, turns);
     if (st || !turns->pairs)
         return st;
     r->lost = turns->low <= 1;

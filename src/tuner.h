@@ -23,10 +23,11 @@ struct wd_tuner {
 wd_status wd_tuner_init(struct wd_tuner *t, struct wd_context *ctx, bool wait);
 void wd_tuner_fini(struct wd_tuner *t);
 
-/** A trial that begins (ns 0) or has ended. Strings live until the callback returns. */
+/** A trial that begins (ns 0) or has ended, or the comparison with the model's choice, which begins. Strings live until
+ *  the callback returns. */
 struct wd_tune_event {
-    const char *choice;
-    double ns; /* INFINITY: of no use, and `why` says why not */
+    const char *choice; /* NULL: the comparison */
+    double ns;          /* INFINITY: of no use, and `why` says why not */
     const char *why;
     size_t tried, total; /* candidates */
     const char *best;    /* "": none yet */
@@ -34,7 +35,7 @@ struct wd_tune_event {
 };
 
 struct wd_tune_options {
-    double budget_ns; /* the search ends soon after; at least one candidate is tried */
+    double budget_ns; /* no candidate begins that may not end within; at least one is tried */
     double trial_ns;  /* about how long the rounds of one candidate take */
     double check_ns;  /* about how long a reference may take */
     bool confirm;     /* compare the winner with the model's choice in turns, for about ten times trial_ns */

@@ -83,6 +83,33 @@ wait $parent
 [ $? = 130 ] && grep -q '^fp8_quant' "$WARPDRIVE_TUNING_FILE" && grep -q "goes on from here" "$scratch/log"
 report $? "interrupted: exit code 130, and the record is there"
 
+# On a terminal: Ctrl-C ends it, and leaves the terminal as it was.
+if command -v python3 >/dev/null; then
+    rm -f "$WARPDRIVE_TUNING_FILE" "$journal"
+    python3 - "$tool" "$journal" tune fp8_quant --device cpu --shape "$shape" --budget 300 >"$scratch/log" 2>&1 <<'END'
+import os, pty, select, sys, termios, time
+tool, journal, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(tool, [tool] + arguments)
+before, shown, asked, end = termios.tcgetattr(terminal), b"", False, time.time() + 120
+while time.time() < end:
+    if not asked and os.path.exists(journal) and "timed" in open(journal).read():
+        os.write(terminal, b"\x03")
+        asked = True
+    if select.select([terminal], [], [], 0.05)[0]:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError: # its other side is closed
+            break
+same = termios.tcgetattr(terminal) == before
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(shown.decode(), code, same)
+sys.exit(0 if code == 130 and same and b"/7 tried" in shown and b"goes on from here" in shown else 1)
+END
+    report $? "Ctrl-C on a terminal: exit code 130, and the terminal is as it was"
+fi
+
 # One vector length crashes the driver, another leaves everything out and is very fast.
 rm -f "$WARPDRIVE_TUNING_FILE" "$journal"
 cp -r "$here/../cl" "$scratch/cl"

@@ -205,6 +205,8 @@ struct watcher {
 static bool watch(void *user, const struct wd_tune_event *e)
 {
     struct watcher *w = user;
+    if (!e->choice)
+        return true;
     if (e->ns == 0) {
         w->begun++;
         return true;

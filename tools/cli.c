@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -207,6 +208,13 @@ const char *cli_colour(enum cli_colour colour)
     return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") ? escape[colour] : "";
 }
 
+/* Of stderr; a longer line would wrap, and could not be overwritten. */
+static int terminal_width(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
 void cli_progress(const char *fmt, ...)
 {
     char text[256];
@@ -216,7 +224,7 @@ void cli_progress(const char *fmt, ...)
     va_end(args);
     if (!isatty(STDERR_FILENO) || (!*text && !progress_shown))
         return;
-    fprintf(stderr, "\r\033[K%.*s", 100, text);
+    fprintf(stderr, "\r\033[K%.*s", terminal_width() - 1, text);
     fflush(stderr);
     progress_shown = *text != '\0';
 }

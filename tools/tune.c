@@ -120,23 +120,33 @@ static double left_s(const struct work *w)
     return w->plan->budget_s - (double)(wd_now_ns() - w->start) * 1e-9;
 }
 
+/* "[2/15] causal_conv1d  5/31 tried, 1:48 left, best 2.47 ms by cpu vl=16 stream=2 block=512, now cpu vl=8 ..." */
+static void show_progress(const struct work *w, const struct wd_tune_event *e, const char *best)
+{
+    const int left = (int)fmax(left_s(w), 0);
+    const char *op = w->item[w->at].p.op->name;
+    if (!e->choice)
+        cli_progress("[%zu/%zu] %s  %zu/%zu tried, %s, in turns with the model's choice%s", w->at + 1, w->count, op,
+                     e->tried, e->total, e->best, interrupted ? "; Ctrl-C again does not wait" : "");
+    else
+        cli_progress("[%zu/%zu] %s  %zu/%zu tried, %d:%02d left, best %s%s%s, now %s", w->at + 1, w->count, op,
+                     e->tried, e->total, left / 60, left % 60, best, *e->best ? " by " : "", e->best, e->choice);
+}
+
 /* Begin and end of each trial: the progress line, the alarm for one that hangs, and whether to go on. */
 static bool watch(void *user, const struct wd_tune_event *e)
 {
     const struct work *w = user;
     const struct item *item = &w->item[w->at];
-    const bool terminal = isatty(STDERR_FILENO);
     char time[CLI_NUMBER], best[CLI_NUMBER];
-    const double left = fmax(left_s(w), 0);
     if (getppid() != w->plan->parent) /* killed: what is known is on disk */
         _exit(TUNE_INTERRUPTED);
     alarm(e->ns > 0 ? 0 : TUNE_TRIAL_S);
-    snprintf(best, sizeof best, "none yet");
+    snprintf(best, sizeof best, "-");
     if (e->best_ns > 0)
         cli_time(e->best_ns, best);
-    if (terminal)
-        cli_progress("[%zu/%zu] %s %zu/%zu, %d:%02d left, best %s %s; %s", w->at + 1, w->count, item->p.op->name,
-                     e->tried, e->total, (int)left / 60, (int)left % 60, best, e->best, e->choice);
+    if (isatty(STDERR_FILENO))
+        show_progress(w, e, best);
     else if (isinf(e->ns))
         fprintf(stderr, "%s %s: %zu/%zu %s: %.100s\n", item->p.op->name, item->words, e->tried, e->total, e->choice,
                 e->why);
