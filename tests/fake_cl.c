@@ -150,7 +150,10 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t 
     if (FAILS)
         return fake.fail_with;
     if (what == CL_PLATFORM_NAME)
-        return answer_text(fake.late ? "Portable Computing Language" : "Fake", room, out, size);
+        return answer_text(fake.platform ? fake.platform
+                           : fake.late   ? "Portable Computing Language"
+                                         : "Fake",
+                           room, out, size);
     return what == CL_PLATFORM_VERSION ? answer_text("OpenCL 1.2 fake", room, out, size) : CL_INVALID_VALUE;
 }
 
@@ -178,13 +181,19 @@ static cl_int device_text(cl_device_id device, cl_device_info what, size_t room,
     switch (what) {
     case CL_DEVICE_NAME:
         snprintf(name, sizeof name, "  Fake device %u:%u ", device->platform->index, device->index);
-        return answer_text(name, room, out, size);
+        return answer_text(fake.name ? fake.name : name, room, out, size);
     case CL_DEVICE_VENDOR: return answer_text("Nobody", room, out, size);
     case CL_DRIVER_VERSION: return answer_text(fake.driver, room, out, size);
     case CL_DEVICE_VERSION: return answer_text("OpenCL 1.2 fake", room, out, size);
     case CL_DEVICE_EXTENSIONS: return answer_text("cl_khr_fp16_not cl_khr_int64_base_atomics", room, out, size);
     default: return CL_INVALID_VALUE;
     }
+}
+
+/* A vendor's own query; without an answer, what other vendors say. */
+static cl_int answer_own(unsigned value, size_t room, void *out, size_t *size)
+{
+    return value ? answer(&value, sizeof value, room, out, size) : CL_INVALID_VALUE;
 }
 
 static cl_int device_number(cl_device_id device, cl_device_info what, size_t room, void *out, size_t *size)
@@ -207,6 +216,9 @@ static cl_int device_number(cl_device_id device, cl_device_info what, size_t roo
     case CL_DEVICE_GLOBAL_MEM_SIZE: return answer(&memory, sizeof memory, room, out, size);
     case CL_DEVICE_GLOBAL_MEM_CACHE_SIZE: return answer(&cache, sizeof cache, room, out, size);
     case CL_DEVICE_SINGLE_FP_CONFIG: return answer(&config, sizeof config, room, out, size);
+    case CL_DEVICE_IP_VERSION_INTEL: return answer_own(fake.ip, room, out, size);
+    case CL_DEVICE_NUM_EUS_PER_SUB_SLICE_INTEL: return answer_own(fake.cores, room, out, size);
+    case CL_DEVICE_WAVEFRONT_WIDTH_AMD: return answer_own(fake.wave, room, out, size);
     default: return device_text(device, what, room, out, size);
     }
 }

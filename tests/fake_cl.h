@@ -13,6 +13,9 @@ struct fake {
     unsigned platforms, devices; /* devices on each platform; no platform: as the ICD loader says it */
     unsigned broken;             /* so many platforms, from the first, cannot list their devices */
     bool late;                   /* a CPU driver like PoCL, which compiles at the first launch; else a GPU's */
+    const char *platform, *name; /* NULL: of their own */
+    unsigned ip, cores;          /* Intel's queries: its IP version, and execution units of a Xe core; 0: no answer */
+    unsigned wave;               /* AMD's: items of a wave; 0: no answer */
     const char *driver;          /* its version, as the device tells it */
     const char *binary_version;  /* what its binaries say inside: others are refused */
     const char *build_log;       /* if not NULL, building from source fails with this log */

@@ -413,6 +413,48 @@ static void every_allocation__fails_in_turn__enomem_and_nothing_left(void **stat
         fail_in_turn(which & 1, which & 2, true, CL_SUCCESS);
 }
 
+/* ---- What models rest on ---- */
+
+enum { IP_12_55 = 12u << 22 | 55u << 12, IP_12_60 = 12u << 22 | 60u << 12, IP_20_1 = 20u << 22 | 1u << 12 };
+
+static void wd_caps_query__other_vendors__wave_registers_and_units(void **state)
+{
+    static const struct {
+        const char *platform, *name;
+        unsigned ip, cores, wave;
+        const char *kind, *arch;
+        unsigned simd, registers, units; /* expected */
+        bool width_in_options;
+    } rows[] = {
+        {"AMD Accelerated Parallel Processing", "gfx90a:sramecc+:xnack-", 0, 0, 64, "amd", "gfx90a", 64, 256, 4, false},
+        {"AMD Accelerated Parallel Processing", "gfx1100", 0, 0, 32, "amd", "gfx1100", 32, 256, 4, false},
+        {"Intel(R) OpenCL Graphics", "Arc A770", IP_12_55, 0, 0, "intel", "xe_12.55", 16, 64, 1, false},
+        {"Intel(R) OpenCL Graphics", "Max 1550", IP_12_60, 2, 0, "intel", "xe_12.60", 16, 128, 2, true},
+        {"Intel(R) OpenCL Graphics", "Arc B580", IP_20_1, 4, 0, "intel", "xe_20.1", 16, 128, 1, true},
+        {"Intel(R) OpenCL HD Graphics", "UHD 630", 0, 0, 0, "intel", "", 16, 64, 1, false},
+        {"ARM Platform", "Mali-G710 r0p0", 0, 0, 0, "arm", "mali-g710-r0p0", 32, 64, 4, false},
+        {"Somebody", "Something", 0, 0, 0, "other", "", 32, 256, 4, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cl_device_id device;
+        struct wd_caps caps;
+        fake.platform = rows[i].platform;
+        fake.name = rows[i].name;
+        fake.ip = rows[i].ip;
+        fake.cores = rows[i].cores;
+        fake.wave = rows[i].wave;
+        assert_int_equal(wd_device_find(NULL, &device), WD_OK);
+        assert_int_equal(wd_caps_query(device, &caps), WD_OK);
+        assert_string_equal(caps.kind, rows[i].kind);
+        assert_string_equal(caps.arch, rows[i].arch);
+        assert_int_equal(caps.simd, rows[i].simd);
+        assert_int_equal(caps.registers, rows[i].registers);
+        assert_int_equal(caps.compute_units, rows[i].units);
+        assert_int_equal(strstr(caps.build_options, "intel_reqd_sub_group_size(16)") != NULL, rows[i].width_in_options);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, reset)
 
 int main(void)
@@ -424,6 +466,7 @@ int main(void)
         TEST(wd_open__one_platform_broken__the_other_serves),
         TEST(wd_device_list__broken_and_sound_platforms__an_entry_each),
         TEST(wd_device_find__selections__the_device_meant),
+        TEST(wd_caps_query__other_vendors__wave_registers_and_units),
         TEST(wd_context_create__device_of_another_context__einval),
         TEST(cache__second_run__builds_from_binaries),
         TEST(cache__driver_upgrade__old_entry_not_looked_at),
