@@ -352,9 +352,11 @@ wd_status wd_tuner_missing(struct wd_context *ctx, const struct wd_problem *p, s
     wd_status st = wd_tuner_init(&t, ctx, false);
     if (st)
         return st;
-    const struct wd_tune_options options = {.budget_ns = fmax(limit_ns - (double)(wd_now_ns() - start), 0),
+    /* A third is for the comparison of the winner, if it is another than the model's, with that. */
+    const struct wd_tune_options options = {.budget_ns = fmax(limit_ns * 2 / 3 - (double)(wd_now_ns() - start), 0),
                                             .trial_ns = limit_ns / 40,
-                                            .check_ns = limit_ns / 10};
+                                            .check_ns = limit_ns / 10,
+                                            .confirm = true};
     st = wd_tuner_run(&t, p, &options, &r);
     if (!st) {
         *choice = r.best;
