@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a device can do: the rates that times are compared with, and the write that empties its caches.
+ * What a device can do: the rates that times are compared with, and what empties its caches.
  *
- *   measure_fill   dst[i] = value: evicts what the last-level cache held
+ *   measure_fill   dst[i] = value: evicts what a GPU's last-level cache held
+ *   measure_read   reads dst: evicts what a CPU's held
  *   measure_copy   the second half of dst to its first
  *   measure_fma    CHAINS independent multiply-add chains an item, `steps` long: the f32 arithmetic peak
  *
@@ -56,6 +57,18 @@ WIDE __kernel void measure_fill(__global wide *dst, const ulong n, const float v
 {
     FOR_MINE(i, n) PUT(dst + i, (wide)(value));
 }
+
+#if WD_CPU
+/* Stores nothing, which the compiler cannot know: dst holds ones. CPUs read, since a write would leave the cache full of
+ * lines that whatever is timed next has to write back, and a non-temporal one evicts nothing. */
+WIDE __kernel void measure_read(__global wide *dst, const ulong n, const float value)
+{
+    wide sum = 0.0f;
+    FOR_MINE(i, n) sum += dst[i];
+    if (FIRST(sum) < value)
+        dst[0] = sum;
+}
+#endif
 
 /* The second half of a buffer to its first. On a CPU four loads before the first store. GPUs get an item for each
  * element: on the H200 that beat two to eight of them an item by 3-5 %, resident groups that stride by 5 %, prefetching

@@ -76,9 +76,14 @@ static wd_status enqueue(struct wd_meter *m, struct wd_kernel *k, size_t groups,
     return WD_OK;
 }
 
-wd_status wd_meter_flush(struct wd_meter *m)
+static wd_status fill(struct wd_meter *m)
 {
     return enqueue(m, m->fill, fill_groups(m), m->scratch_bytes / item_bytes(m), 1.0f);
+}
+
+wd_status wd_meter_flush(struct wd_meter *m)
+{
+    return m->read ? enqueue(m, m->read, fill_groups(m), m->scratch_bytes / item_bytes(m), 0.0f) : fill(m);
 }
 
 wd_status wd_meter_init(struct wd_meter *m, struct wd_context *ctx, cl_command_queue queue)
@@ -90,7 +95,9 @@ wd_status wd_meter_init(struct wd_meter *m, struct wd_context *ctx, cl_command_q
     m->scratch = clCreateBuffer(ctx->cl, CL_MEM_READ_WRITE, m->scratch_bytes, NULL, &err);
     if (!m->scratch)
         return wd_fail_cl(err, "measure: scratch", "clCreateBuffer");
-    const wd_status st = own_kernel(m, "measure_fill", &m->fill);
+    wd_status st = own_kernel(m, "measure_fill", &m->fill);
+    if (!st && ctx->caps.cpu) /* pages that nothing was written to would all be the one of zeros */
+        st = (st = fill(m)) ? st : own_kernel(m, "measure_read", &m->read);
     if (st)
         wd_meter_fini(m);
     return st;
@@ -207,7 +214,7 @@ wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_
     *bytes_per_s = (double)m->scratch_bytes / (t.median_ns * 1e-9);
     if ((st = wd_meter_time(m, work_fma, m, 3e8, 0, &t)))
         return st;
-    *flops_per_s = fma_flops(m) / (t.median_ns * 1e-9);
+    *flops_per_s = fma_flops(m) / (t.min_ns * 1e-9);
     return WD_OK;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time. One protocol for bench and tuner: warm up, empty the caches by a write of 256 MiB before each run, median
- * over rounds. On a GPU a round is (N x (flush + work) - N x flush) / N, so launch gaps hide alike; on a CPU, where a
- * flush takes longer than most work and varies more, each run is timed by itself from enqueue to completion.
+ * Time. One protocol for bench and tuner: warm up, empty the caches by a write of 256 MiB (CPUs: a read) before each
+ * run, median over rounds. On a GPU a round is (N x (flush + work) - N x flush) / N, so launch gaps hide alike; on a
+ * CPU, where a flush takes longer than most work and varies more, each run is timed by itself from enqueue to
+ * completion.
  */
 #ifndef WD_MEASURE_H
 #define WD_MEASURE_H
@@ -15,7 +16,7 @@ struct wd_meter {
     cl_command_queue queue; /* in order */
     cl_mem scratch;
     size_t scratch_bytes;
-    struct wd_kernel *fill, *copy, *fma;
+    struct wd_kernel *fill, *copy, *fma, *read; /* read: NULL but on CPUs */
 };
 
 /** Allocates the scratch buffer (less than 256 MiB on small devices) and compiles what empties the caches. */
@@ -38,11 +39,11 @@ wd_status wd_meter_time(struct wd_meter *meter, wd_work_fn work, void *user, dou
 /** One round without a warm-up: for comparisons that take turns. */
 wd_status wd_meter_round(struct wd_meter *meter, wd_work_fn work, void *user, double *ns);
 
-/** Enqueues the write that empties the caches. */
+/** Enqueues what empties the caches. */
 wd_status wd_meter_flush(struct wd_meter *meter);
 
-/** The device's own rates by the same protocol: bytes read plus written, and f32 operations (a multiply-add is two),
- *  a second. */
+/** The device's own rates by the same protocol, a second: bytes read plus written (median), and f32 operations, of
+ * which a multiply-add is two (the fastest round: whatever runs beside takes from a peak). */
 wd_status wd_meter_rates(struct wd_meter *meter, double *bytes_per_s, double *flops_per_s);
 
 enum wd_rate { WD_RATE_COPY, WD_RATE_FMA };

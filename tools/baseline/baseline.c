@@ -2,9 +2,55 @@
 #include "baseline.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 enum { C = 64 };
+
+/* ---- The peak ---- */
+
+enum { CHAINS = 12, STEPS = 1 << 22, RUNS = 5 };
+
+#ifdef __AVX512F__
+typedef float lanes __attribute__((vector_size(64)));
+#else
+typedef float lanes __attribute__((vector_size(32)));
+#endif
+
+/* Twelve chains: two multiply-adds a cycle, each four or five cycles long, need ten. */
+static float multiply_add(float factor)
+{
+    lanes c[CHAINS];
+    for (int k = 0; k < CHAINS; k++)
+        c[k] = (lanes){(float)k} + factor;
+    for (int i = 0; i < STEPS; i++)
+#pragma GCC unroll 12
+        for (int k = 0; k < CHAINS; k++)
+            c[k] = c[k] * factor + 0.25f;
+    for (int k = 1; k < CHAINS; k++)
+        c[0] += c[k];
+    return c[0][0];
+}
+
+double base_fma_rate(void)
+{
+    double best = 1e9;
+    int threads = 1;
+    for (int run = 0; run < RUNS; run++) {
+        volatile float factor = 0.5f;
+        float sum = 0;
+        const double start = omp_get_wtime();
+#pragma omp parallel reduction(+ : sum)
+        {
+            sum += multiply_add(factor);
+#pragma omp single
+            threads = omp_get_num_threads();
+        }
+        const double s = omp_get_wtime() - start;
+        best = s < best && sum > 0 ? s : best;
+    }
+    return 2.0 * CHAINS * STEPS * (sizeof(lanes) / sizeof(float)) * threads / best;
+}
 
 /* ---- fp8_quant ---- */
 

@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The multiply-add peak of all threads, in operations a second: the best of a few short runs. */
+double base_fma_rate(void);
+
 void base_fp8_quant(size_t tokens, size_t hidden, size_t group, const float *x, float *q, float *s);
 void base_fp8_quant_e4m3(size_t tokens, size_t hidden, size_t group, const float *x, uint8_t *q, float *s);
 
