@@ -2,10 +2,10 @@
 /*
  * causal_conv1d, CPU form: a work-item takes a run of blocks, in vectors of VL floats.
  *
- * [B][D][S]: a block is BLOCK outputs of a row. Its inputs, converted, with the TAIL before them, go to a private
- *   array, from which each tap is one unaligned load.
+ * [B][D][S]: a block is BLOCK outputs of a row; each tap of a vector is one unaligned load, and the row is asked for
+ *   ahead of them.
  * [B][S][D]: a block is RUN tokens of BLOCK channels, ROWS tokens at a time, so that an input is loaded once for ROWS
- *   outputs. Weights are transposed into a private array when a block begins other channels than the one before.
+ *   outputs; the next rows are asked for meanwhile. Weights are transposed into a private array when a block begins other channels than the one before.
  *
  * Parameters: VL (vl), STREAM (2: non-temporal stores, where rows are aligned for them), BLOCK (a multiple of VL).
  * Launch: {items}, local size 1; the items share all blocks evenly, then the final states of all channels.
@@ -22,25 +22,29 @@ static inline ulong blocks_of(CONV_VIEWS)
     return B * D * ((S + BLOCK - 1) / BLOCK);
 }
 
-/* `n` outputs, a multiple of VL; in[i .. i + TAIL] are the inputs of output i. */
-static inline void convolve_vectors(const float *in, const float w[W], float b, __global ELEM(T_OUT) *row, uint n,
-                                    const bool stream)
+/* Outputs of a row that are made one by one, in whole vectors. */
+#define HEAD ((TAIL + VL - 1) / VL * VL)
+/* Outputs i .. n - 1 of a row, as far as VL goes into them; each tap is one unaligned load. Returns where it stopped. */
+static inline uint convolve_vectors(__global const ELEM(T_X) *in, const float w[W], float b, __global ELEM(T_OUT) *to,
+                                    uint i, uint n, const bool stream)
 {
-    for (uint i = 0; i < n; i += VL) {
+    for (; i + VL <= n; i += VL) {
         VFLOAT y = b;
+        PREFETCH_AHEAD(in + i);
         for (uint k = 0; k < W; k++)
-            y += w[k] * CAT(vload, VL)(0, in + i + k);
-        put(row + i, y, stream);
+            y += w[k] * LDVL(T_X, in + i + k - TAIL);
+        put(to + i, y, stream);
     }
+    return i;
 }
 
 static inline void convolve(CONV_VIEWS, ulong first, ulong last)
 {
     const ulong blocks = (S + BLOCK - 1) / BLOCK;
-    float in[TAIL + BLOCK], w[W];
+    float w[W];
     for (ulong i = first; i < last; i++) {
         const ulong row = i / blocks, d = row % D, t = (i - row * blocks) * BLOCK;
-        const uint n = (uint)min(S - t, (ulong)BLOCK), whole = n / VL * VL;
+        const uint n = (uint)min(S - t, (ulong)BLOCK);
         struct sequence s;
         sequence_number(CONV, row / D, &s);
         __global const ELEM(T_X) *from = ROW2(x, s.b, d) + t;
@@ -48,16 +52,16 @@ static inline void convolve(CONV_VIEWS, ulong first, ulong last)
 
         for (uint k = 0; k < W; k++)
             w[k] = WEIGHT(d, k);
-        for (int k = 0; k < TAIL; k++)
-            in[k] = input_at(CONV, &s, d, (long)t - TAIL + k);
-        for (uint j = 0; j < whole; j += VL)
-            CAT(vstore, VL)(LDVL(T_X, from + j), 0, in + TAIL + j);
+        /* The first outputs reach into the initial state. */
+        uint done = t == 0 ? min(n, (uint)HEAD) : 0;
+        for (uint j = 0; j < done; j++)
+            ST(T_OUT, to, j, output_at(CONV, &s, d, j));
         if (can_stream(to, BYTES(T_OUT)))
-            convolve_vectors(in, w, BIAS(d), to, whole, true);
+            done = convolve_vectors(from, w, BIAS(d), to, done, n, true);
         else
-            convolve_vectors(in, w, BIAS(d), to, whole, false);
-        for (uint j = whole; j < n; j++)
-            ST(T_OUT, to, j, output_at(CONV, &s, d, t + j));
+            done = convolve_vectors(from, w, BIAS(d), to, done, n, false);
+        for (; done < n; done++)
+            ST(T_OUT, to, done, output_at(CONV, &s, d, t + done));
     }
 }
 
@@ -81,6 +85,9 @@ static inline void convolve_rows(__global const ELEM(T_X) *in, ulong in_step, co
         #pragma unroll
         for (uint r = 0; r < rows; r++)
             y[r] = CAT(vload, VL)(0, b + i);
+        #pragma unroll
+        for (uint r = 0; r < rows; r++)
+            PREFETCH(in + i + (r + rows) * in_step);
         #pragma unroll
         for (uint j = 0; j < TAIL + rows; j++) {
             const VFLOAT v = LDVL(T_X, in + i - TAIL * in_step + j * in_step);

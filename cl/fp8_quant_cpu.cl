@@ -50,8 +50,10 @@ static inline void quantize_vectors(__global const ELEM(T_X) *x, __global ELEM(T
 static inline uint largest_of(__global const ELEM(T_X) *x)
 {
     VUINT most = 0;
-    for (uint i = 0; i + VL <= GROUP; i += VL)
+    for (uint i = 0; i + VL <= GROUP; i += VL) {
+        PREFETCH_AHEAD(x + i);
         most = max_bits(most, AS_VUINT(LDVL(T_X, x + i)) & 0x7fffffffu);
+    }
     uint largest = max_lane(most);
     for (uint i = GROUP / VL * VL; i < GROUP; i++)
         largest = max(largest, abs_bits(LD(T_X, x, i)));

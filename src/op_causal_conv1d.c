@@ -116,12 +116,12 @@ static const struct wd_param cpu_params[] = {
     {NULL, NULL},
 };
 
-/* A block's private array, inputs or weights, should leave room in L1. */
+/* [B][S][D]: the private array of weights should leave room in L1. */
 static void cpu_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     param[CPU_VL] = wd_stream_vl(caps);
     param[CPU_STREAM] = wd_stream_stores(caps, p);
-    param[CPU_BLOCK] = !is_bsd(p) ? 512 : p->dim[CONV_W] <= 4 ? 1024 : 256;
+    param[CPU_BLOCK] = !is_bsd(p) ? 2048 : p->dim[CONV_W] <= 4 ? 1024 : 256;
 }
 
 /* Tokens of a block in [B][S][D]: RUN of causal_conv1d_cpu.cl. */
