@@ -109,7 +109,7 @@ void wd_plan_prelude(const struct wd_caps *caps, const struct wd_problem *p, con
             add_macro(text, "", op->scalars[i].name);
             wd_text_add(text, " %d\n", p->choice[i]);
         }
-    wd_text_add(text, "#define VEC %u\n", p->vec);
+    wd_text_add(text, "#define VEC %u\n", caps->cpu ? 1 : p->vec); /* CPUs take any address alike: one program */
     for (size_t i = 0; i < wd_num_params(choice->variant); i++) {
         add_macro(text, "", choice->variant->params[i].name);
         wd_text_add(text, " %d\n", choice->param[i]);
