@@ -10,6 +10,7 @@
 
 #include "bench.h"
 #include "cases.h"
+#include "cold.h"
 #include "context.h"
 #include "overhead.h"
 
@@ -246,6 +247,8 @@ static int run(const struct cli_command *self, int argc, char **argv)
         return code;
     if (cli_get(&b.cli, "overhead"))
         return bench_overhead(&b.cli);
+    if (cli_get(&b.cli, "cold"))
+        return bench_cold(&b.cli);
 
     cli_table_init(&b.table, columns);
     const wd_status st = produce(&b);
@@ -267,6 +270,7 @@ static const struct cli_option options[] = {
     {"plot", 0, "FILE", "draw time over floor as an SVG chart"},
     {"from", 0, "FILE", "take the results of an earlier run, whose --json is FILE, instead of measuring"},
     {"overhead", 0, NULL, "instead: what a warm call costs the host beyond its OpenCL calls"},
+    {"cold", 0, NULL, "instead: from the start of a process to its first result, caches empty and full"},
     CLI_DEVICE,
     CLI_JSON,
     {0},
@@ -278,7 +282,7 @@ const struct cli_command cmd_bench = {
     .summary = "Time operations against the device's own limits, measured in the same run",
     .details =
         "Each result is checked against the reference before it is timed. Caches are emptied between runs by a\n"
-        "write of 256 MiB; the time is the median, '+-' half the range of all rounds. Shapes take turns, a round\n"
+        "write of 256 MiB, on a CPU a read; the time is the median, '+-' half the range of all rounds. Shapes take turns, a round\n"
         "each. The floor is the bytes that must move over the measured copy rate, or the operations over the\n"
         "measured f32 multiply-add rate, whichever is longer; matrix engines can be faster than that.\n"
         "\n"
