@@ -122,7 +122,7 @@ static void causal_conv1d_update__all_parameters__match_reference(void **state)
     const struct wd_trial_options options = {.seed = 1};
     for (int cpu = 0; cpu < 2; cpu++) {
         if (sweep_as(cpu))
-            assert_true(sweep_check("update", &wd_op_causal_conv1d_update, &args, 6, &options) > 0);
+            assert_true(sweep_check("update", &wd_op_causal_conv1d_update, &args, 4, &options) > 0);
         sweep_end();
     }
 }
