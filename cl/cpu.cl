@@ -35,11 +35,12 @@
 #define WIDE
 #endif
 
-/* Neither hint survives the way through SPIR-V. */
-#if defined(__SPIR__) || defined(__SPIRV__)
-#define NATIVE 0
-#else
+/* Is this compiled for the machine itself? Neither hint survives the way through SPIR-V, whose own macro Mesa takes
+ * back. */
+#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__riscv)
 #define NATIVE 1
+#else
+#define NATIVE 0
 #endif
 
 #if NATIVE && __has_builtin(__builtin_prefetch)
