@@ -38,6 +38,7 @@ struct bench {
     struct bench_array array[BENCH_MAX_ARRAYS];
     size_t num_arrays;
     uint64_t seed;
+    bool processor_time; /* of all threads over their number, instead of time */
 };
 
 struct bench_shape {

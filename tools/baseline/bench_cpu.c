@@ -7,7 +7,9 @@
  * medians, the median of the per-round ratios with its range, our share of the copy rate or multiply-add peak measured
  * in the same run, and how much faster than one core all of them are, ours and C's.
  *
- * usage: bench_cpu [PATTERN]    cases whose name holds PATTERN
+ * usage: bench_cpu [-p] [PATTERN]    cases whose name holds PATTERN
+ *   -p   processor time of all threads over their number, instead of time: where other programs run beside. Rates are
+ *        measured in time all the same.
  */
 #include "baseline.h"
 #include "bench.h"
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ROUNDS = 9, ROUNDS_ONE = 5, PAGE = 4096 };
 
@@ -166,13 +169,20 @@ struct result {
     int rounds;
 };
 
+static double now_ms(const struct bench *b)
+{
+    struct timespec t;
+    clock_gettime(b->processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return ((double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6) / (b->processor_time ? b->at->threads : 1);
+}
+
 static double timed(struct bench *b, const struct bench_case *c, enum bench_form form)
 {
     bench_check(wd_meter_flush(&b->at->meter));
     check_cl(clFinish(b->at->launch.queue), "clFinish");
-    const uint64_t start = wd_now_ns();
+    const double start = now_ms(b);
     run(b, c, form);
-    return (double)(wd_now_ns() - start) * 1e-6;
+    return now_ms(b) - start;
 }
 
 static int by_value(const void *a, const void *b)
@@ -234,7 +244,8 @@ static void print_head(const struct bench *b)
     printf("%s: copy %.1f GB/s (one core %.1f, x %.2f), multiply-add %.1f GFLOP/s (one core %.1f, x %.2f; C %.1f)\n",
            all->ctx->caps.name, all->copy_rate * 1e-9, one->copy_rate * 1e-9, all->copy_rate / one->copy_rate,
            all->fma_rate * 1e-9, one->fma_rate * 1e-9, all->fma_rate / one->fma_rate, c_peak * 1e-9);
-    printf("times in ms, medians of %d rounds; the last columns: all cores over one, ours and C\n", ROUNDS);
+    printf("%s in ms, medians of %d rounds; the last columns: all cores over one, ours and C\n",
+           b->processor_time ? "processor time" : "times", ROUNDS);
     printf("%-38s %8s %8s  %-18s %8s  %5s  %-27s  %4s  %4s\n", "case", "ours", "C", "C/ours (range)", "OpenBLAS",
            "ratio", "rate", "ours", "C");
 }
@@ -243,11 +254,13 @@ int main(int argc, char **argv)
 {
     static struct bench b = {.seed = 1};
     int failures = 0;
+    b.processor_time = argc > 1 && strcmp(argv[1], "-p") == 0;
+    const char *pattern = argc > 1 + b.processor_time ? argv[1 + b.processor_time] : "";
     open_sides(&b);
     print_head(&b);
     for (size_t i = 0; i < bench_num_cases; i++) {
         const struct bench_case *c = &bench_cases[i];
-        if (argc > 1 && !strstr(c->shape.name, argv[1]))
+        if (!strstr(c->shape.name, pattern))
             continue;
         b.at = &b.side[ALL_CORES];
         omp_set_num_threads(b.at->threads);
