@@ -5,7 +5,8 @@
  * [B][D][S]: a block is BLOCK outputs of a row; each tap of a vector is one unaligned load, and the row is asked for
  *   ahead of them.
  * [B][S][D]: a block is RUN tokens of BLOCK channels, ROWS tokens at a time, so that an input is loaded once for ROWS
- *   outputs; the next rows are asked for meanwhile. Weights are transposed into a private array when a block begins other channels than the one before.
+ *   outputs; the next rows are asked for meanwhile. Weights are transposed into a private array when a block begins
+ *   other channels than the one before.
  *
  * Parameters: VL (vl), STREAM (2: non-temporal stores, where rows are aligned for them), BLOCK (a multiple of VL).
  * Launch: {items}, local size 1; the items share all blocks evenly, then the final states of all channels.
@@ -24,7 +25,8 @@ static inline ulong blocks_of(CONV_VIEWS)
 
 /* Outputs of a row that are made one by one, in whole vectors. */
 #define HEAD ((TAIL + VL - 1) / VL * VL)
-/* Outputs i .. n - 1 of a row, as far as VL goes into them; each tap is one unaligned load. Returns where it stopped. */
+
+/* Outputs i .. n - 1 of a row, as far as VL goes into them; a tap is one unaligned load. Returns where it stopped. */
 static inline uint convolve_vectors(__global const ELEM(T_X) *in, const float w[W], float b, __global ELEM(T_OUT) *to,
                                     uint i, uint n, const bool stream)
 {

@@ -59,8 +59,8 @@ WIDE __kernel void measure_fill(__global wide *dst, const ulong n, const float v
 }
 
 #if WD_CPU
-/* Stores nothing, which the compiler cannot know: dst holds ones. CPUs read, since a write would leave the cache full of
- * lines that whatever is timed next has to write back, and a non-temporal one evicts nothing. */
+/* Stores nothing, which the compiler cannot know: dst holds ones. CPUs read, since a write would leave the cache full
+ * of lines that whatever is timed next has to write back, and a non-temporal one evicts nothing. */
 WIDE __kernel void measure_read(__global wide *dst, const ulong n, const float value)
 {
     wide sum = 0.0f;
