@@ -126,6 +126,18 @@ static size_t group_items(const struct wd_grid *g)
     return items;
 }
 
+/* Nothing of a group's size is compiled into a variant without parameters: where the kernel allows smaller groups only,
+ * it gets those. */
+static void fit_grid(const struct wd_context *ctx, const struct wd_problem *p, const struct wd_choice *choice,
+                     const struct wd_kernel *kernel, struct wd_grid *grid)
+{
+    if (group_items(grid) <= kernel->group_max || wd_num_params(choice->variant) > 0)
+        return;
+    struct wd_caps narrow = ctx->caps;
+    narrow.max_group = kernel->group_max;
+    choice->variant->grid(&narrow, p, choice->param, grid);
+}
+
 wd_status wd_plan_compile(struct wd_context *ctx, const struct wd_problem *p, const struct wd_choice *choice,
                           struct wd_kernel **out)
 {
@@ -138,6 +150,8 @@ wd_status wd_plan_compile(struct wd_context *ctx, const struct wd_problem *p, co
     wd_status st = prelude.failed ? wd_fail(WD_ENOMEM, "wd_%s: out of memory", p->op->name)
                                   : wd_program_kernel(&ctx->programs, &source, out);
     wd_text_free(&prelude);
+    if (!st)
+        fit_grid(ctx, p, choice, *out, &grid);
     if (!st && group_items(&grid) > (*out)->group_max)
         st = wd_fail(WD_ENOTSUP, "wd_%s: %s needs work-groups of %zu, this kernel allows %zu here", p->op->name,
                      choice->variant->name, group_items(&grid), (*out)->group_max);
@@ -301,6 +315,7 @@ wd_status wd_plan_launch(struct wd_context *ctx, const struct wd_problem *p, con
     struct wd_grid grid = {0};
     size_t global[3];
     choice->variant->grid(&ctx->caps, p, choice->param, &grid);
+    fit_grid(ctx, p, choice, kernel, &grid);
     for (cl_uint d = 0; d < grid.dims; d++)
         global[d] = grid.groups[d] * grid.local[d];
 
