@@ -282,7 +282,8 @@ const struct cli_command cmd_bench = {
     .summary = "Time operations against the device's own limits, measured in the same run",
     .details =
         "Each result is checked against the reference before it is timed. Caches are emptied between runs by a\n"
-        "write of 256 MiB, on a CPU a read; the time is the median, '+-' half the range of all rounds. Shapes take turns, a round\n"
+        "write of 256 MiB, on a CPU a read; the time is the median, '+-' half the range of all rounds. Shapes take "
+        "turns, a round\n"
         "each. The floor is the bytes that must move over the measured copy rate, or the operations over the\n"
         "measured f32 multiply-add rate, whichever is longer; matrix engines can be faster than that.\n"
         "\n"
