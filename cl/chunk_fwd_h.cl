@@ -157,7 +157,8 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
             }
             *(__local float4 *)(values + i * COLUMNS + 4 * tile_x()) = acc[r];
         }
-        advance_state(S, exp(GATE_SUM(last)), stage, values, ROW3(h, b, n, hv) + mine, ROW3(k, b, t, hk), k_at.z, rows, V - mine);
+        advance_state(S, exp(GATE_SUM(last)), stage, values, ROW3(h, b, n, hv) + mine, ROW3(k, b, t, hk), k_at.z, rows,
+                      V - mine);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 #if HAS_FINAL_STATE

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gdn_forward's first half on matrix engines: what a chunk of 64 tokens and a head need no state for,
- *     w = (I + L)^-1 (k * beta * exp(g))     u = (I + L)^-1 (v * beta)     L_ij = beta_i (k_i . k_j) exp(g_i - g_j), i > j
- *     P = [i >= j] scale (q_i . k_j) exp(g_i - g_j)
- * and the scales that gdn_walk_mma multiplies by: of q, scale * exp(g); of k, exp(g_last - g); of the state, exp(g_last).
- * With l2norm, q and k stand for their normalised rows, of which only the factors are made, here and in the scales.
- * (Yang, Kautz, Hatamizadeh: "Gated Delta Networks", 2024: the UT transform of their section 3.)
+ *     w = (I + L)^-1 (k * beta * exp(g))     u = (I + L)^-1 (v * beta)     L_ij = beta_i (k_i . k_j) exp(g_i - g_j), i
+ *     > j P = [i >= j] scale (q_i . k_j) exp(g_i - g_j)
+ * and the scales that gdn_walk_mma multiplies by: of q, scale * exp(g); of k, exp(g_last - g); of the state,
+ * exp(g_last). With l2norm, q and k stand for their normalised rows, of which only the factors are made, here and in
+ * the scales. (Yang, Kautz, Hatamizadeh: "Gated Delta Networks", 2024: the UT transform of their section 3.)
  *
- * Layout    q, k [B][T][H][K], v [B][T][HV][V], g, beta [B][T][HV]. Out, by chunk and head, as the walk wants them in local
- *           memory (mma.cl): tiles of 64 rows of w, P [B][NT][HV] and of q, k [B][NT][H]; u [B][NT][HV][V/16][64][16];
- *           scales [B][NT][HV][132]: 64 of q, 64 of k, 1 of the state. Rows past a short chunk's end are zero, but those of P
- *           anything. q, k, v and the outputs of one type. K and V multiples of 16.
+ * Layout    q, k [B][T][H][K], v [B][T][HV][V], g, beta [B][T][HV]. Out, by chunk and head, as the walk wants them in
+ *           local memory (mma.cl): tiles of 64 rows of w, P [B][NT][HV] and of q, k [B][NT][H]; u
+ *           [B][NT][HV][V/16][64][16]; scales [B][NT][HV][132]: 64 of q, 64 of k, 1 of the state. Rows past a short
+ *           chunk's end are zero, but those of P anything. q, k, v and the outputs of one type. K and V multiples of
+ *           16.
  * Launch    B*NT * HV groups of 128 items. Heads are neighbours, as in memory.
- * How       four warps make k k^T and q k^T of 16 rows each. Then L is cut into blocks of 16 tokens: those on the diagonal
- *           are inverted by substitution, in f32, and each warp takes strips of 16 columns of k and v, transposed, through
- *           X_b = (I + L_bb)^-1 (Y_b - sum over a < b of L_ba X_a), where sums and left operands have one layout. So
- *           (I + L)^-1 itself is never made.
- * Traffic   q, k, v once, q and k once more for each further head that shares them, mostly from cache; outputs once. Local:
- *           64 rows of k and of v, L and its diagonal.
- * Numerics  mma.cl's; in 16 bits L, the inverses and each X_b are rounded once. Differences of gates come from sums in two
- *           floats: a gate of -800 leaves its mild neighbours exact. Rows past a short chunk's end count as zero.
+ * How       four warps make k k^T and q k^T of 16 rows each. Then L is cut into blocks of 16 tokens: those on the
+ *           diagonal are inverted by substitution, in f32, and each warp takes strips of 16 columns of k and v,
+ *           transposed, through X_b = (I + L_bb)^-1 (Y_b - sum over a < b of L_ba X_a), where sums and left operands
+ *           have one layout. So (I + L)^-1 itself is never made.
+ * Traffic   q, k, v once, q and k once more for each further head that shares them, mostly from cache; outputs once.
+ *           Local: 64 rows of k and of v, L and its diagonal.
+ * Numerics  mma.cl's; in 16 bits L, the inverses and each X_b are rounded once. Differences of gates come from sums in
+ *           two floats: a gate of -800 leaves its mild neighbours exact. Rows past a short chunk's end count as zero.
  */
 #ifndef K
 #define K 128
@@ -43,6 +44,7 @@
 #include "gdn.cl"
 #include "gdn_gates.cl"
 #include "mma.cl"
+#include "gdn_solve_mma.cl"
 
 #define ITEMS 128
 #define WARPS (ITEMS / MMA_WARP)
@@ -50,8 +52,6 @@
 #define BLOCK_K MMA_BLOCK_K(K_LINES)
 #define V_LINES MMA_LINES(V)
 #define TOKENS (CHUNK / MMA_LINE) /* lines of tokens in a chunk */
-#define BLOCK 16
-#define BLOCKS (CHUNK / BLOCK)
 #define STRIPS_W (K_LINES * MMA_LINE / BLOCK) /* strips of w, its zero columns too */
 #define SCALES (2 * CHUNK + 4)
 
@@ -84,85 +84,6 @@ MMA_FN float2 running_sum(float value, __local float2 *sums)
     return sum;
 }
 
-/* ---- A matrix over tokens as the right operand of transposed products ---- */
-
-/* Row i of L, negative, in the order in which items read it: by blocks of 16 tokens, then by an item's pairs of each half
- * block. Two rows are 64 bytes apart in the banks, in 16 bits 32. */
-#define L_PITCH (CHUNK + BLOCK)
-#define L_AT(i, j) ((i)*L_PITCH + (j) / BLOCK * BLOCK + (j) % 8 / 2 * 4 + (j) / 8 % 2 * 2 + (j) % 2)
-/* The same for column (m.col + half * 4) * MMA_CHUNK + f of a line, f < MMA_CHUNK, as a sum of what depends on the item
- * and of a constant. */
-#if MMA_WIDE
-#define L_ITEM(m) ((m).col % 2 * 8 + (m).col / 2 * 2)
-#define L_REST(f, half) ((half)*16 + (f) / 2 * 4 + (f) % 2)
-#else
-#define L_ITEM(m) ((m).col / 2 * 16 + (m).col % 2 * 2)
-#define L_REST(f, half) ((half)*32 + (f) / 2 * 4 + (f) % 2)
-#endif
-
-MMA_FN void put2_f32(__local float *p, float x, float y) { *(__local float2 *)p = (float2)(x, y); }
-MMA_FN void put2_f16(__local half *p, float x, float y) { *(__local uint *)p = mma_pack_f16(x, y); }
-MMA_FN void put2_bf16(__local ushort *p, float x, float y) { *(__local uint *)p = mma_pack_bf16(x, y); }
-#define PUT2(p, x, y) CAT(put2_, MMA_TYPE)(p, x, y)
-MMA_FN void put_f32(__local float *p, float x) { *p = x; }
-MMA_FN void put_f16(__local half *p, float x) { vstore_half_rte(x, 0, p); }
-MMA_FN void put_bf16(__local ushort *p, float x) { *p = f32_to_bf16(x); }
-#define PUT(p, x) CAT(put_, MMA_TYPE)(p, x)
-
-#define STEPS (MMA_WIDE ? 2 : 1) /* of depth in a block */
-
-/* A block of tokens of X^T, two float4s where .x and .y are neighbouring tokens, as a left operand. */
-MMA_FN void block_operand(struct mma m, struct mma_a a[STEPS], const float4 *c)
-{
-#if MMA_WIDE
-    a[0] = mma_fresh_a(m, as_uint4(c[0].xzyw));
-    a[1] = mma_fresh_a(m, as_uint4(c[1].xzyw));
-#else
-    a[0] = mma_fresh_a(m, (uint4)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[0].y), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[0].w),
-                                 CAT(mma_pack_, MMA_TYPE)(c[1].x, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[1].z, c[1].w)));
-#endif
-}
-
-/* Tokens of block `to`, c[0] and c[1], += those of block `from` through L. */
-MMA_FN void block_multiply(struct mma m, float4 *c, const struct mma_a a[STEPS], __local const ELEM(MMA_TYPE) *L,
-                           uint to, uint from)
-{
-    struct mma_b b[STEPS][2];
-    MMA_UNROLL
-    for (uint n = 0; n < 2; n++) {
-        __local const ELEM(MMA_TYPE) *row = L + (to * BLOCK + n * 8 + m.row) * L_PITCH + from * BLOCK + m.col * 4;
-#if MMA_WIDE
-        const uint4 x = *(__local const uint4 *)row;
-        b[0][n] = mma_make_b(m, x.xy);
-        b[1][n] = mma_make_b(m, x.zw);
-#else
-        b[0][n] = mma_make_b(m, *(__local const uint2 *)row);
-#endif
-    }
-    MMA_UNROLL
-    for (uint s = 0; s < STEPS; s++)
-        mma_multiply(m, c, a[s], b[s], 2);
-}
-
-/* Inverts the diagonal blocks of I + L, an item a column, and puts them in the place of those of L. */
-#define D_PITCH (BLOCK + 1)
-MMA_FN void invert_diagonal(__local ELEM(MMA_TYPE) *L, __local const float *D)
-{
-    const uint id = (uint)get_local_id(0), x = id % BLOCK, first = id / BLOCK * BLOCK;
-    float column[BLOCK];
-    if (id >= CHUNK)
-        return;
-    MMA_UNROLL
-    for (uint i = 0; i < BLOCK; i++) {
-        float v = i == x ? 1.0f : 0.0f;
-        MMA_UNROLL
-        for (uint n = 0; n < i; n++)
-            v -= D[(first + i) * D_PITCH + n] * column[n];
-        column[i] = v;
-        PUT(L + L_AT(first + i, first + x), v);
-    }
-}
-
 /* ---- Rows ---- */
 
 /* A line of rows i and i + 8 of a tile as a left operand. */
@@ -185,8 +106,13 @@ MMA_FN float squares_f32(uint4 x)
 #define SQUARES_16(T)                                                                                                  \
     MMA_FN float squares_##T(uint4 x)                                                                                  \
     {                                                                                                                  \
-        const float2 a = mma_unpack_##T(x.x), b = mma_unpack_##T(x.y), c = mma_unpack_##T(x.z), d = mma_unpack_##T(x.w); \
-        return a.x * a.x + a.y * a.y + b.x * b.x + b.y * b.y + c.x * c.x + c.y * c.y + d.x * d.x + d.y * d.y;          \
+        float sum = 0;                                                                                                 \
+        MMA_UNROLL                                                                                                     \
+        for (uint i = 0; i < 4; i++) {                                                                                 \
+            const float2 pair = mma_unpack_##T(mma_word(x, i));                                                        \
+            sum += pair.x * pair.x + pair.y * pair.y;                                                                  \
+        }                                                                                                              \
+        return sum;                                                                                                    \
     }
 SQUARES_16(f16)
 SQUARES_16(bf16)
@@ -225,26 +151,8 @@ SQUARES_16(bf16)
 #define AT_W(n) TOKENS_8(n, K_LINES)
 #define AT_U(n) ((n)*8 * BLOCK)
 
-/* (I + L)^-1 of a strip, in place. */
-MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L)
-{
-    struct mma_a a[STEPS];
-    MMA_UNROLL
-    for (uint to = 0; to < BLOCKS; to++) {
-        float4 *y = x + 2 * to;
-        MMA_UNROLL
-        for (uint from = 0; from < to; from++) {
-            block_operand(m, a, x + 2 * from);
-            block_multiply(m, y, a, L, to, from);
-        }
-        block_operand(m, a, y);
-        y[0] = y[1] = 0;
-        block_multiply(m, y, a, L, to, to);
-    }
-}
-
-/* The pairs of neighbouring columns j, j + 1 that an item has of a row: float4s `pair` and the next of a line, .x and .z
- * or, odd, .y and .w. */
+/* The pairs of neighbouring columns j, j + 1 that an item has of a row: float4s `pair` and the next of a line, .x and
+ * .z or, odd, .y and .w. */
 #define FOR_PAIRS(n, odd, line, pair, j)                                                                               \
     MMA_UNROLL                                                                                                         \
     for (uint n = 0, odd = 0, line = 0, pair = 0, j = m.col * MMA_CHUNK; n < CHUNK / 8;                                \
@@ -268,8 +176,8 @@ MMA_FN void set_part(float4 *c, bool low, bool odd, float x)
 /* x where `there`, else 0: chosen by bits, or compilers branch around each x. */
 MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0xffffffffu : 0u)); }
 
-/* f32 makes q k^T where it makes k k^T: splitting k's factors costs it more than the registers. 16 bits rather have more
- * groups. */
+/* f32 makes q k^T where it makes k k^T: splitting k's factors costs it more than the registers. 16 bits rather have
+ * more groups. */
 #define TOGETHER MMA_WIDE
 #if L2NORM
 #define ADD_SQUARES                                                                                                    \
@@ -322,8 +230,9 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         return;
     const ulong b = chunk.batch, t = chunk.token;
 
-    const float gate = id < rows ? log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv)
-                                 : 0.0f;
+    float gate = 0;
+    if (id < rows)
+        gate = log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv);
     if (id < CHUNK)
         weight[id] = id < rows ? beta_value(LD(T_BETA, ROW2(beta, b, t + id), hv)) : 0.0f;
     mma_copy_rows(tile_k, K_LINES, K_LINES, MMA_PITCH(K_LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, ITEMS);

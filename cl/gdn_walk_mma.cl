@@ -8,20 +8,20 @@
  *                     gdn_local_mma.cl made w, u, P and the scales
  *
  * Layout    k [B][T][H][K], w [B][T][HV][K], u [B][T][HV][V], g [B][T][HV]; out h [B][NT][HV][K][V], v_new and o as u;
- *           states [B or N][HV][K][V]. FORWARD takes q, k, w, P, u and scales as gdn_local_mma.cl leaves them. The factors
- *           of one type; u, h, v_new and o of any; states f32. K and V multiples of 16.
+ *           states [B or N][HV][K][V]. FORWARD takes q, k, w, P, u and scales as gdn_local_mma.cl leaves them. The
+ *           factors of one type; u, h, v_new and o of any; states f32. K and V multiples of 16.
  * Params    WV, WK: warps of a group along V and along K. 16 * WV divides V; WK is 1, 2 or 4, at most twice K's lines.
  *           STAGES: chunks in local memory at a time.
  * Launch    a group of 32 * WV * WK items for each sequence, head and 16 * WV columns of V; groups of one head are
  *           neighbours, as they read the same w and k.
  * How       everything is transposed. A warp keeps 16 columns of V by K/WK of K as sums, from the first chunk to the
  *           last. Sums and left operands have one layout, so v_new^T = u^T - S^T @ w^T and S^T += v_new^T @ k need no
- *           other. With WK > 1 a warp makes v_new and o of its 64/WK tokens, and the warps of the same columns hand each
- *           other S^T and v_new^T through local memory, as operands. Meanwhile later chunks arrive.
- * Traffic   u, h, v_new and o once, the others once for each 16 * WV columns, mostly from cache. Local: STAGES * 64 rows
- *           of w and k, and of q and P; for WK > 1 WV * (K + 64) * 16 elements, and 64 * 16 more with P.
- * Numerics  mma.cl's; the state is f32 whatever the type, but rounded as an operand. Rows past a short chunk's end count
- *           as zero.
+ *           other. With WK > 1 a warp makes v_new and o of its 64/WK tokens, and the warps of the same columns hand
+ *           each other S^T and v_new^T through local memory, as operands. Meanwhile later chunks arrive.
+ * Traffic   u, h, v_new and o once, the others once for each 16 * WV columns, mostly from cache. Local: STAGES * 64
+ *           rows of w and k, and of q and P; for WK > 1 WV * (K + 64) * 16 elements, and 64 * 16 more with P.
+ * Numerics  mma.cl's; the state is f32 whatever the type, but rounded as an operand. Rows past a short chunk's end
+ *           count as zero.
  */
 #ifndef K
 #define K 128
@@ -100,13 +100,13 @@
     } while (0)
 
 /* Stores the warp's tokens of a chunk, transposed: to its first token and the item's columns at p. */
-#define STORE_TOKENS(T, p, pitch, sums, rows)                                                                           \
+#define STORE_TOKENS(T, p, pitch, sums, rows)                                                                          \
     MMA_UNROLL                                                                                                         \
     for (uint n = 0; n < SHARE; n++) {                                                                                 \
         if (token + TOKEN(n) < (rows))                                                                                 \
-            CAT(mma_store2_, T)((p) + TOKEN(n) * (pitch), (sums)[n].x, (sums)[n].z);                                    \
+            CAT(mma_store2_, T)((p) + TOKEN(n) * (pitch), (sums)[n].x, (sums)[n].z);                                   \
         if (token + TOKEN(n) + 4 * MMA_CHUNK < (rows))                                                                 \
-            CAT(mma_store2_, T)((p) + (TOKEN(n) + 4 * MMA_CHUNK) * (pitch), (sums)[n].y, (sums)[n].w);                      \
+            CAT(mma_store2_, T)((p) + (TOKEN(n) + 4 * MMA_CHUNK) * (pitch), (sums)[n].y, (sums)[n].w);                 \
     }
 
 /* The warp's tokens as a part of the left operand of all 64. */
@@ -134,10 +134,10 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 
 /* ---- How chunks come ----
  *
- * What a chunk begins with, w, q and scales, and what it ends with, k and P, come apart, the first half of STAGES chunks
- * ahead, the second of one less. Where tiles announce themselves a further warp asks for them as soon as their place is
- * free, which RELEASE says; else all items copy at those points. AWAIT waits for what came or for what this item copied;
- * then comes SYNC. */
+ * What a chunk begins with, w, q and scales, and what it ends with, k and P, come apart, the first half of STAGES
+ * chunks ahead, the second of one less. Where tiles announce themselves a further warp asks for them as soon as their
+ * place is free, which RELEASE says; else all items copy at those points. AWAIT waits for what came or for what this
+ * item copied; then comes SYNC. */
 #define BULK (FORWARD && MMA_BULK)
 
 #define ROWS_OF(c) ((c) + 1 < chunks ? CHUNK : last_rows)
@@ -356,7 +356,8 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
             }
         }
 
-        __local const ELEM(T_U) *of_u = (__local const ELEM(T_U) *)tile_u[c % STAGES] + (wv * CHUNK + token) * 16 + 2 * m.row;
+        __local const ELEM(T_U) *of_u = (__local const ELEM(T_U) *)tile_u[c % STAGES];
+        of_u += (wv * CHUNK + token) * 16 + 2 * m.row;
         MMA_UNROLL
         for (uint n = 0; n < SHARE; n++) {
             if (SETS > 1)

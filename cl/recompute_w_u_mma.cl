@@ -6,13 +6,14 @@
  * these go from memory to the engine's tiles untouched.
  *
  * Layout    as recompute_w_u.cl. k and v of one type; A, w and u of any. K and V multiples of 16.
- * Variants  mma:        a group makes u and w of one chunk and head; v and k are asked for at once, A stays in registers.
- *           mma_steps:  a step makes u or w of one chunk and head; a group takes every so manieth step, and fetches its
+ * Variants  mma:        a group makes u and w of one chunk and head; v and k are asked for at once, A stays in
+ *           registers. mma_steps:  a step makes u or w of one chunk and head; a group takes every so manieth step, and
+ *           fetches its
  *                       next one, A included, while it computes.
  * Launch    groups of 128 items, four warps of 16 rows each. mma: B*NT * HV groups; mma_steps: any number of groups
  *           (PER_UNIT for each compute unit). Heads are neighbours, as in memory.
- * Traffic   k, v, w, u once; A once, or twice, the second time from cache (mma_steps). Local: 64 rows of v and of k; or 2 *
- *           64 of one of them and of A.
+ * Traffic   k, v, w, u once; A once, or twice, the second time from cache (mma_steps). Local: 64 rows of v and of k; or
+ *           2 * 64 of one of them and of A.
  * Numerics  mma.cl's; in 16 bits A times its scale is rounded once more. Rows past a short chunk's end count as zero.
  */
 #ifndef K
@@ -101,7 +102,7 @@ MMA_FN void scale_A(struct mma m, struct mma_a a[DEPTH][4], float4 c[DEPTH][MMA_
         MMA_UNROLL                                                                                                     \
         for (uint d = 0; d < DEPTH; d++) {                                                                             \
             if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))                                                \
-                mma_kn(m, c, a[d], tile, lines, MMA_PITCH(lines), d * MMA_LINE, line);                                     \
+                mma_kn(m, c, a[d], tile, lines, MMA_PITCH(lines), d * MMA_LINE, line);                                 \
         }                                                                                                              \
         STORE(T, out, pitch, width, chunk.rows);                                                                       \
     }
@@ -118,9 +119,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
     if (chunk.rows == 0)
         return;
     const ulong b = chunk.batch, t = chunk.token;
-    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), MMA_PITCH(MMA_LINES(V)), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, ITEMS);
+    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), MMA_PITCH(MMA_LINES(V)), CHUNK, ROW3(v, b, t, hv), v_at.z,
+                  chunk.rows, V, ITEMS);
     mma_commit();
-    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), MMA_PITCH(MMA_LINES(K)), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, ITEMS);
+    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), MMA_PITCH(MMA_LINES(K)), CHUNK, ROW3(k, b, t, hk), k_at.z,
+                  chunk.rows, K, ITEMS);
     mma_commit();
 
     const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
@@ -194,8 +197,8 @@ MMA_FN void fetch_A(__local uint4 *to, __global const ELEM(T_A) *A, ulong pitch,
 
 /* Line d of rows i and i + 8 of A as a left operand, its columns scaled. Columns past a short chunk's end may hold
  * anything: zero. */
-MMA_FN void scaled_A(struct mma m, struct mma_a a[4], __local const uint4 *A, uint i, uint d, __local const float *scale,
-                     uint rows)
+MMA_FN void scaled_A(struct mma m, struct mma_a a[4], __local const uint4 *A, uint i, uint d,
+                     __local const float *scale, uint rows)
 {
     float4 c[MMA_CHUNK];
     MMA_UNROLL
@@ -239,13 +242,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
         barrier(CLK_LOCAL_MEM_FENCE); /* what to compute is there, and no one reads what was there before it */
         if (next.rows > 0) {
             __local uint4 *to = stages[n % 2];
-            const ulong hv = next.r / 2, b = next.b, t = next.t;
+            const ulong hv = next.r / 2, hk = (uint)hv / ((uint)HV / (uint)H), b = next.b, t = next.t;
             fetch_A(to + TILE_SIZE, ROW3(A, b, t, hv), A_at.z, next.rows);
             if (next.r % 2)
-                mma_copy_rows(to, LINES, MMA_LINES(K), MMA_PITCH(LINES), CHUNK, ROW3(k, b, t, (uint)hv / ((uint)HV / (uint)H)), k_at.z,
-                              next.rows, K, ITEMS);
+                mma_copy_rows(to, LINES, MMA_LINES(K), MMA_PITCH(LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, next.rows, K,
+                              ITEMS);
             else
-                mma_copy_rows(to, LINES, MMA_LINES(V), MMA_PITCH(LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V, ITEMS);
+                mma_copy_rows(to, LINES, MMA_LINES(V), MMA_PITCH(LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V,
+                              ITEMS);
             mma_commit();
             scale = id < next.rows ? ROW2(beta, b, t + id)[hv] : 0;
             gate = next.r % 2 && id < next.rows ? GATE_SUM(ROW2(g, b, t + id)[hv]) : 0;

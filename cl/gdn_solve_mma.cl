@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * X = (I + L)^-1 Y on matrix engines, L strictly lower triangular over the 64 tokens of a chunk, a strip of 16 columns
+ * at a time: in blocks of 16 tokens, X_b = (I + L_bb)^-1 (Y_b - sum over a < b of L_ba X_a). X and Y are transposed, so
+ * that sums serve as left operands as they stand: in x[n] of a strip's 8 float4s, .x and .y are tokens 8n + 2 * m.col
+ * and the next of column 2 * m.row, .z and .w of column 2 * m.row + 1. L is kept in local memory, negative, and its
+ * blocks on the diagonal give way to their inverses.
+ */
+#ifndef WD_GDN_SOLVE_MMA
+#define WD_GDN_SOLVE_MMA
+
+#include "gdn.cl"
+#include "mma.cl"
+
+#define BLOCK 16
+#define BLOCKS (CHUNK / BLOCK)
+
+/* Row i of L, negative, in the order in which items read it: by blocks of 16 tokens, then by an item's pairs of each
+ * half block. Two rows are 64 bytes apart in the banks, in 16 bits 32. */
+#define L_PITCH (CHUNK + BLOCK)
+#define L_AT(i, j) ((i)*L_PITCH + (j) / BLOCK * BLOCK + (j) % 8 / 2 * 4 + (j) / 8 % 2 * 2 + (j) % 2)
+/* The same for column (m.col + half * 4) * MMA_CHUNK + f of a line, f < MMA_CHUNK, as a sum of what depends on the item
+ * and of a constant. */
+#if MMA_WIDE
+#define L_ITEM(m) ((m).col % 2 * 8 + (m).col / 2 * 2)
+#define L_REST(f, half) ((half)*16 + (f) / 2 * 4 + (f) % 2)
+#else
+#define L_ITEM(m) ((m).col / 2 * 16 + (m).col % 2 * 2)
+#define L_REST(f, half) ((half)*32 + (f) / 2 * 4 + (f) % 2)
+#endif
+
+MMA_FN void put2_f32(__local float *p, float x, float y) { *(__local float2 *)p = (float2)(x, y); }
+MMA_FN void put2_f16(__local half *p, float x, float y) { *(__local uint *)p = mma_pack_f16(x, y); }
+MMA_FN void put2_bf16(__local ushort *p, float x, float y) { *(__local uint *)p = mma_pack_bf16(x, y); }
+#define PUT2(p, x, y) CAT(put2_, MMA_TYPE)(p, x, y)
+MMA_FN void put_f32(__local float *p, float x) { *p = x; }
+MMA_FN void put_f16(__local half *p, float x) { vstore_half_rte(x, 0, p); }
+MMA_FN void put_bf16(__local ushort *p, float x) { *p = f32_to_bf16(x); }
+#define PUT(p, x) CAT(put_, MMA_TYPE)(p, x)
+
+#define STEPS (MMA_WIDE ? 2 : 1) /* of depth in a block */
+
+/* A block of tokens of X^T, two float4s where .x and .y are neighbouring tokens, as a left operand. */
+MMA_FN void block_operand(struct mma m, struct mma_a a[STEPS], const float4 *c)
+{
+#if MMA_WIDE
+    a[0] = mma_fresh_a(m, as_uint4(c[0].xzyw));
+    a[1] = mma_fresh_a(m, as_uint4(c[1].xzyw));
+#else
+    a[0] = mma_fresh_a(m, (uint4)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[0].y), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[0].w),
+                                 CAT(mma_pack_, MMA_TYPE)(c[1].x, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[1].z, c[1].w)));
+#endif
+}
+
+/* Tokens of block `to`, c[0] and c[1], += those of block `from` through L. */
+MMA_FN void block_multiply(struct mma m, float4 *c, const struct mma_a a[STEPS], __local const ELEM(MMA_TYPE) *L,
+                           uint to, uint from)
+{
+    struct mma_b b[STEPS][2];
+    MMA_UNROLL
+    for (uint n = 0; n < 2; n++) {
+        __local const ELEM(MMA_TYPE) *row = L + (to * BLOCK + n * 8 + m.row) * L_PITCH + from * BLOCK + m.col * 4;
+#if MMA_WIDE
+        const uint4 x = *(__local const uint4 *)row;
+        b[0][n] = mma_make_b(m, x.xy);
+        b[1][n] = mma_make_b(m, x.zw);
+#else
+        b[0][n] = mma_make_b(m, *(__local const uint2 *)row);
+#endif
+    }
+    MMA_UNROLL
+    for (uint s = 0; s < STEPS; s++)
+        mma_multiply(m, c, a[s], b[s], 2);
+}
+
+/* Inverts the diagonal blocks of I + L, an item a column, and puts them in the place of those of L. */
+#define D_PITCH (BLOCK + 1)
+MMA_FN void invert_diagonal(__local ELEM(MMA_TYPE) *L, __local const float *D)
+{
+    const uint id = (uint)get_local_id(0), x = id % BLOCK, first = id / BLOCK * BLOCK;
+    float column[BLOCK];
+    if (id >= CHUNK)
+        return;
+    MMA_UNROLL
+    for (uint i = 0; i < BLOCK; i++) {
+        float v = i == x ? 1.0f : 0.0f;
+        MMA_UNROLL
+        for (uint n = 0; n < i; n++)
+            v -= D[(first + i) * D_PITCH + n] * column[n];
+        column[i] = v;
+        PUT(L + L_AT(first + i, first + x), v);
+    }
+}
+
+/* (I + L)^-1 of a strip, in place. */
+MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L)
+{
+    struct mma_a a[STEPS];
+    MMA_UNROLL
+    for (uint to = 0; to < BLOCKS; to++) {
+        float4 *y = x + 2 * to;
+        MMA_UNROLL
+        for (uint from = 0; from < to; from++) {
+            block_operand(m, a, x + 2 * from);
+            block_multiply(m, y, a, L, to, from);
+        }
+        block_operand(m, a, y);
+        y[0] = y[1] = 0;
+        block_multiply(m, y, a, L, to, to);
+    }
+}
+
+#endif
