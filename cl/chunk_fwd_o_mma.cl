@@ -52,15 +52,16 @@
 MMA_FN void fetch_step(__local uint4 *buffer, uint s, __global const ELEM(T_K) *k, ulong k_pitch,
                        __global const ELEM(T_H) *h, __global const ELEM(T_V_NEW) *v, ulong v_pitch, uint rows)
 {
+    const uint id = (uint)get_local_id(0);
     if (s < K_LINES) {
         const uint width = K % MMA_LINE == 0 ? MMA_LINE : min((uint)MMA_LINE, K - s * MMA_LINE);
         mma_copy_rows(buffer, V_LINES, V_LINES, MMA_PITCH(V_LINES), MMA_LINE, h + s * MMA_LINE * V, V, width, COLUMNS,
-                      ITEMS);
-        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, MMA_PITCH(1), CHUNK, k + s * MMA_LINE, k_pitch, rows, width, ITEMS);
+                      id, ITEMS);
+        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, MMA_PITCH(1), CHUNK, k + s * MMA_LINE, k_pitch, rows, width, id, ITEMS);
     } else if (s < STEPS) {
         const uint j = (s - K_LINES) * MMA_LINE;
         mma_copy_rows(buffer, V_LINES, V_LINES, MMA_PITCH(V_LINES), MMA_LINE, v + j * v_pitch, v_pitch,
-                      rows > j ? rows - j : 0, COLUMNS, ITEMS);
+                      rows > j ? rows - j : 0, COLUMNS, id, ITEMS);
     }
     mma_commit();
 }

@@ -235,9 +235,9 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         gate = log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv);
     if (id < CHUNK)
         weight[id] = id < rows ? beta_value(LD(T_BETA, ROW2(beta, b, t + id), hv)) : 0.0f;
-    mma_copy_rows(tile_k, K_LINES, K_LINES, MMA_PITCH(K_LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, ITEMS);
+    mma_copy_rows(tile_k, K_LINES, K_LINES, MMA_PITCH(K_LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, id, ITEMS);
     mma_commit();
-    mma_copy_rows(tile_v, V_LINES, V_LINES, MMA_PITCH(V_LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, rows, V, ITEMS);
+    mma_copy_rows(tile_v, V_LINES, V_LINES, MMA_PITCH(V_LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, rows, V, id, ITEMS);
     mma_commit();
 
     const uint i = warp * 16 + m.row; /* this item's rows of k and q: i and i + 8; past the end they go nowhere */

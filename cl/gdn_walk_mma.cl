@@ -134,18 +134,69 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 
 /* ---- How chunks come ----
  *
- * What a chunk begins with, w, q and scales, and what it ends with, k and P, come apart, the first half of STAGES
- * chunks ahead, the second of one less. Where tiles announce themselves a further warp asks for them as soon as their
- * place is free, which RELEASE says; else all items copy at those points. AWAIT waits for what came or for what this
- * item copied; then comes SYNC. */
-#define BULK (FORWARD && MMA_BULK)
+ * What a chunk begins with, w, q, u and scales or gates, and what it ends with, k and P, come apart, the first half of
+ * STAGES chunks ahead, the second of one less. From sm_90 on further warps fetch (APART), as soon as a place is free,
+ * which RELEASE says: a single item where tiles come whole, else four warps copy rows. Elsewhere all items copy at
+ * those points. AWAIT waits for what came or for what this item copied; then comes SYNC. */
+#define APART MMA_BULK
+#define FETCHERS (FORWARD ? MMA_WARP : 4 * MMA_WARP) /* items */
 
 #define ROWS_OF(c) ((c) + 1 < chunks ? CHUNK : last_rows)
-#define AT(x, c, head) ROW3(x, b, seq.begin + (ulong)(c)*CHUNK, head)   /* a chunk's first row */
-#define OF(x, c, head) ROW3(x, b, seq.first_chunk + (c), head)          /* what there is of a chunk */
-#define SCALES (2 * CHUNK + 4)                                          /* floats: q's, k's, exp(g_last) */
+#define AT(x, c, head) ROW3(x, b, seq.begin + (ulong)(c)*CHUNK, head) /* a chunk's first row */
+#define OF(x, c, head) ROW3(x, b, seq.first_chunk + (c), head)        /* what there is of a chunk */
+#define SCALES (2 * CHUNK + 4)                                        /* floats: q's, k's, exp(g_last) */
 
-#if BULK
+/* What item `id` of `items` copies. */
+#if FORWARD
+#define COPY_FIRST(c, id, items)                                                                                       \
+    do {                                                                                                               \
+        copy_tile(tile_w[(c) % STAGES], OF(w, c, hv), TILE_W, id, items);                                              \
+        copy_tile(tile_q[(c) % STAGES], OF(q, c, hk), TILE_W, id, items);                                              \
+        copy_tile(tile_u[(c) % STAGES], OF(u, c, hv) + slice * CHUNK, U_CHUNKS, id, items);                            \
+        copy_tile((__local uint4 *)scale[(c) % STAGES], OF(scales, c, hv), SCALES / 4, id, items);                     \
+    } while (0)
+#define COPY_SECOND(c, id, items)                                                                                      \
+    do {                                                                                                               \
+        copy_tile(tile_k[(c) % STAGES], OF(k, c, hk), TILE_K, id, items);                                              \
+        copy_tile(tile_p[(c) % STAGES], OF(P, c, hv), TILE_P, id, items);                                              \
+    } while (0)
+MMA_FN void copy_tile(__local uint4 *to, __global const void *from, uint chunks, uint id, uint items)
+{
+    for (uint i = id; i < chunks; i += items)
+        mma_copy(true, to + i, (__global const uint4 *)from + i);
+}
+#else
+#define COPY_ROWS(tile, block, x, c, head, id, items)                                                                  \
+    mma_copy_rows(tile[(c) % STAGES], K_LINES, K_LINES, block, CHUNK, AT(x, c, head), x##_at.z, ROWS_OF(c), K, id,     \
+                  items)
+#define COPY_FIRST(c, id, items)                                                                                       \
+    do {                                                                                                               \
+        COPY_ROWS(tile_w, MMA_PITCH(K_LINES), w, c, hv, id, items);                                                    \
+        copy_u(tile_u[(c) % STAGES], AT(u, c, hv) + slice, u_at.z, ROWS_OF(c), id, items);                             \
+        copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id, items); \
+    } while (0)
+#define COPY_SECOND(c, id, items) COPY_ROWS(tile_k, BLOCK_K, k, c, hk, id, items)
+
+/* Columns `slice` and on of u, 16 to a warp: as [WV][64][16]. Past the end the last row, which meets zeros in k. */
+MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitch, uint rows, uint id, uint items)
+{
+    for (uint i = id; i < U_CHUNKS; i += items) {
+        const uint strip = i / (CHUNK * SIZE_U), row = i / SIZE_U % CHUNK, at = i % SIZE_U;
+        mma_copy(true, to + i, from + min(row, rows - 1) * pitch + strip * 16 + at * (16 / SIZE_U));
+    }
+}
+
+MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ulong pitch, uint rows, uint id,
+                       uint items)
+{
+    for (uint i = id; i < CHUNK; i += items)
+        for (uint word = 0; word < sizeof *to / sizeof(float); word++)
+            mma_copy_word((__local float *)(to + i) + word,
+                          (__global const float *)(from + min(i, rows - 1) * pitch) + word);
+}
+#endif
+
+#if APART
 #define RELEASE(place)                                                                                                 \
     if (id % MMA_WARP == 0)                                                                                            \
     mma_arrive(&place[c % STAGES])
@@ -155,80 +206,21 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 #define AWAIT_SECOND(c) mma_await(&arrived_second[(c) % STAGES], (c) / STAGES)
 #define SYNC() __asm__ volatile("bar.sync 1, %0;" ::"n"(ITEMS) : "memory")
 #else
-#if FORWARD
-#define COPY_FIRST(c)                                                                                                  \
-    do {                                                                                                               \
-        if ((c) < chunks) {                                                                                            \
-            copy_tile(tile_w[(c) % STAGES], OF(w, c, hv), TILE_W);                                                     \
-            copy_tile(tile_q[(c) % STAGES], OF(q, c, hk), TILE_W);                                                     \
-            copy_tile(tile_u[(c) % STAGES], OF(u, c, hv) + slice * CHUNK, U_CHUNKS);                                   \
-            copy_tile((__local uint4 *)scale[(c) % STAGES], OF(scales, c, hv), SCALES / 4);                            \
-        }                                                                                                              \
-        mma_commit();                                                                                                  \
-    } while (0)
-#define COPY_SECOND(c)                                                                                                 \
-    do {                                                                                                               \
-        if ((c) < chunks) {                                                                                            \
-            copy_tile(tile_k[(c) % STAGES], OF(k, c, hk), TILE_K);                                                     \
-            copy_tile(tile_p[(c) % STAGES], OF(P, c, hv), TILE_P);                                                     \
-        }                                                                                                              \
-        mma_commit();                                                                                                  \
-    } while (0)
-#else
 /* Past the last chunk nothing comes, but it counts as a copy to wait for. */
-#define COPY_ROWS(tile, block, x, c, head)                                                                             \
-    mma_copy_rows(tile[(c) % STAGES], K_LINES, K_LINES, block, CHUNK, AT(x, c, head), x##_at.z, ROWS_OF(c), K, ITEMS)
-#define COPY_FIRST(c)                                                                                                  \
-    do {                                                                                                               \
-        if ((c) < chunks) {                                                                                            \
-            COPY_ROWS(tile_w, MMA_PITCH(K_LINES), w, c, hv);                                                           \
-            copy_u(tile_u[(c) % STAGES], AT(u, c, hv) + slice, u_at.z, ROWS_OF(c));                                    \
-            copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c));        \
-        }                                                                                                              \
-        mma_commit();                                                                                                  \
-    } while (0)
-#define COPY_SECOND(c)                                                                                                 \
+#define FETCH(which, c)                                                                                                \
     do {                                                                                                               \
         if ((c) < chunks)                                                                                              \
-            COPY_ROWS(tile_k, BLOCK_K, k, c, hk);                                                                      \
+            COPY_##which(c, id, ITEMS);                                                                                \
         mma_commit();                                                                                                  \
     } while (0)
-#endif
-#define RELEASE_FIRST(c) COPY_FIRST((c) + STAGES)
+#define RELEASE_FIRST(c) FETCH(FIRST, (c) + STAGES)
 #define RELEASE_SECOND(c)
 #define AWAIT_FIRST(c) MMA_WAIT(2 * (STAGES - 1))
 #define AWAIT_SECOND(c) MMA_WAIT(2 * (STAGES - 1))
 #define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
-#if FORWARD && !BULK
-MMA_FN void copy_tile(__local uint4 *to, __global const void *from, uint chunks)
-{
-    for (uint i = (uint)get_local_id(0); i < chunks; i += ITEMS)
-        mma_copy(true, to + i, (__global const uint4 *)from + i);
-}
-#endif
-
-#if !FORWARD
-/* Columns `column` and on of u, 16 to a warp: as [WV][64][16]. Past the end the last row, which meets zeros in k. */
-MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitch, uint rows)
-{
-    for (uint i = (uint)get_local_id(0); i < U_CHUNKS; i += ITEMS) {
-        const uint strip = i / (CHUNK * SIZE_U), row = i / SIZE_U % CHUNK, at = i % SIZE_U;
-        mma_copy(true, to + i, from + min(row, rows - 1) * pitch + strip * 16 + at * (16 / SIZE_U));
-    }
-}
-
-MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ulong pitch, uint rows)
-{
-    for (uint i = (uint)get_local_id(0); i < CHUNK; i += ITEMS)
-        for (uint word = 0; word < sizeof *to / sizeof(float); word++)
-            mma_copy_word((__local float *)(to + i) + word,
-                          (__global const float *)(from + min(i, rows - 1) * pitch) + word);
-}
-#endif
-
-__kernel GROUP_SIZE(ITEMS + (BULK ? MMA_WARP : 0))
+__kernel GROUP_SIZE(ITEMS + (APART ? FETCHERS : 0))
 #if FORWARD
 void gdn_walk_mma(IN(T_Q, q), IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_P, P), IN(f32, scales), IN(f32, initial_state),
                   IN(i32, cu_seqlens), OUT(T_O, o), OUT(f32, final_state), GDN_SIZES)
@@ -240,7 +232,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
     __local uint4 tile_w[STAGES][TILE_W] __attribute__((aligned(16)));
     __local uint4 tile_k[STAGES][TILE_K] __attribute__((aligned(16)));
     __local uint4 tile_u[STAGES][U_CHUNKS] __attribute__((aligned(16)));
-#if BULK
+#if APART
     __local ulong arrived_first[STAGES], arrived_second[STAGES], free_first[STAGES], free_second[STAGES];
 #endif
     __local mma_left left_s[WK > 1 ? WV : 1][K_LINES][4] __attribute__((aligned(16)));
@@ -270,38 +262,49 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
     const uint tile = TOKEN(wk * SHARE);                                   /* the warp's first row for mma_nk */
     const uint token = tile + m.col * MMA_CHUNK;                           /* the item's first token in a chunk */
 
-#if BULK
+#if APART
     if (id == 0) {
-        mma_places(arrived_first, STAGES, 1);
-        mma_places(arrived_second, STAGES, 1);
+        mma_places(arrived_first, STAGES, FORWARD ? 1 : FETCHERS);
+        mma_places(arrived_second, STAGES, FORWARD ? 1 : FETCHERS);
         mma_places(free_first, STAGES, WV * WK);
         mma_places(free_second, STAGES, WV * WK);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (id >= ITEMS) {
-        for (uint c = 0; id == ITEMS && c < chunks; c++) {
+        for (uint c = 0; (!FORWARD || id == ITEMS) && c < chunks; c++) {
             const uint stage = c % STAGES;
             if (c >= STAGES)
                 mma_await(&free_first[stage], c / STAGES - 1);
+#if FORWARD
             mma_announce(&arrived_first[stage], (2 * TILE_W + U_CHUNKS) * 16 + SCALES * 4);
             mma_bring(&arrived_first[stage], tile_w[stage], OF(w, c, hv), TILE_W * 16);
             mma_bring(&arrived_first[stage], tile_q[stage], OF(q, c, hk), TILE_W * 16);
             mma_bring(&arrived_first[stage], tile_u[stage], OF(u, c, hv) + slice * CHUNK, U_CHUNKS * 16);
             mma_bring(&arrived_first[stage], scale[stage], OF(scales, c, hv), SCALES * 4);
+#else
+            COPY_FIRST(c, id - ITEMS, FETCHERS);
+            mma_arrive_copied(&arrived_first[stage]);
+#endif
             if (c >= STAGES)
                 mma_await(&free_second[stage], c / STAGES - 1);
+#if FORWARD
             mma_announce(&arrived_second[stage], (TILE_K + TILE_P) * 16);
             mma_bring(&arrived_second[stage], tile_k[stage], OF(k, c, hk), TILE_K * 16);
             mma_bring(&arrived_second[stage], tile_p[stage], OF(P, c, hv), TILE_P * 16);
+#else
+            COPY_SECOND(c, id - ITEMS, FETCHERS);
+            mma_arrive_copied(&arrived_second[stage]);
+#endif
         }
+        MMA_WAIT(0);
         return;
     }
 #else
     MMA_UNROLL
     for (uint c = 0; c < STAGES; c++) {
-        COPY_FIRST(c);
+        FETCH(FIRST, c);
         if (c + 1 < STAGES)
-            COPY_SECOND(c);
+            FETCH(SECOND, c);
     }
 #endif
 
@@ -327,8 +330,8 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
 #endif
         AWAIT_FIRST(c);
         SYNC(); /* w, q and left_s are there, and no one reads k, P, left_v of the chunk before */
-#if !BULK
-        COPY_SECOND(c + STAGES - 1);
+#if !APART
+        FETCH(SECOND, c + STAGES - 1);
 #endif
 
         float4 x[SETS * SHARE]; /* S^T @ w^T, then v_new^T, of the warp's tokens; sets one after the other */

@@ -57,12 +57,13 @@ MMA_FN void mma_commit(void)
 
 /* Starts copying `all` rows into the first `fill` lines of a tile's rows, its blocks being `block` apart: those below
  * `rows` from x, `pitch` elements apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items`
- * work-items take part, at least 8 for each line to fill. lines, fill, block, all and items are constants. */
+ * work-items take part, of which this is `id`, at least 8 for each line to fill. lines, fill, block, all and items are
+ * constants. */
 MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint block, uint all,
-                          __global const ELEM(MMA_TYPE) *x, ulong pitch, uint rows, uint width, uint items)
+                          __global const ELEM(MMA_TYPE) *x, ulong pitch, uint rows, uint width, uint id, uint items)
 {
     const uint step = items / (fill * 8); /* rows at a time */
-    const uint id = (uint)get_local_id(0), r0 = id / (fill * 8), chunk = id % (fill * 8);
+    const uint r0 = id / (fill * 8), chunk = id % (fill * 8);
     const bool there = chunk * MMA_CHUNK < width;
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
@@ -113,6 +114,12 @@ MMA_FN void mma_announce(__local ulong *place, uint bytes)
 MMA_FN void mma_arrive(__local ulong *place)
 {
     __asm__ volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(mma_address(place)) : "memory");
+}
+
+/* Arrives once this item's copies of before have. */
+MMA_FN void mma_arrive_copied(__local ulong *place)
+{
+    __asm__ volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" : : "r"(mma_address(place)) : "memory");
 }
 
 MMA_FN void mma_await(__local ulong *place, uint round)

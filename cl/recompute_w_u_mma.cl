@@ -119,14 +119,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
     if (chunk.rows == 0)
         return;
     const ulong b = chunk.batch, t = chunk.token;
+    const uint id = (uint)get_local_id(0);
     mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), MMA_PITCH(MMA_LINES(V)), CHUNK, ROW3(v, b, t, hv), v_at.z,
-                  chunk.rows, V, ITEMS);
+                  chunk.rows, V, id, ITEMS);
     mma_commit();
     mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), MMA_PITCH(MMA_LINES(K)), CHUNK, ROW3(k, b, t, hk), k_at.z,
-                  chunk.rows, K, ITEMS);
+                  chunk.rows, K, id, ITEMS);
     mma_commit();
 
-    const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
+    const uint i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
     const uint low = min(i, chunk.rows - 1), high = min(i + 8, chunk.rows - 1); /* rows past the end go nowhere */
     float4 c_A[DEPTH][MMA_CHUNK];
     load_A(m, c_A, ROW3(A, b, t + low, hv), ROW3(A, b, t + high, hv));
@@ -246,10 +247,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
             fetch_A(to + TILE_SIZE, ROW3(A, b, t, hv), A_at.z, next.rows);
             if (next.r % 2)
                 mma_copy_rows(to, LINES, MMA_LINES(K), MMA_PITCH(LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, next.rows, K,
-                              ITEMS);
+                              id, ITEMS);
             else
                 mma_copy_rows(to, LINES, MMA_LINES(V), MMA_PITCH(LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V,
-                              ITEMS);
+                              id, ITEMS);
             mma_commit();
             scale = id < next.rows ? ROW2(beta, b, t + id)[hv] : 0;
             gate = next.r % 2 && id < next.rows ? GATE_SUM(ROW2(g, b, t + id)[hv]) : 0;

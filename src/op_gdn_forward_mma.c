@@ -15,7 +15,7 @@
 /* Sizes of what gdn_local leaves for a chunk and head, in elements: scales, tiles of w and q, of k and of P, and u. */
 enum { HALF_SC = GDN_N1 + 1, HALF_TW, HALF_TK, HALF_TP, HALF_UV };
 
-enum { ITEMS = 128, WARP = 32 };
+enum { ITEMS = 128 };
 
 /* Numbers that wd_op_id will not reach. */
 enum { ID_LOCAL = 200, ID_WALK };
@@ -186,12 +186,9 @@ static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, i
     wd_walk_model(caps, p, &walk, param);
 }
 
-/* From sm_90 on a further warp fetches. */
 static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
-    wd_walk_grid(caps, p, param, g);
-    if (caps->sm >= 90)
-        g->local[0] += WARP;
+    wd_walk_grid(caps, p, &walk, param, g);
 }
 
 static const struct wd_variant walk_mma = {

@@ -228,10 +228,11 @@ void wd_walk_model(const struct wd_caps *caps, const struct wd_problem *p, const
     param[WALK_WV] = param[WALK_WK] = param[WALK_STAGES] = 1;
 }
 
-void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param,
+                  struct wd_grid *g)
 {
-    (void)caps;
-    wd_gdn_grid(g, (size_t)(WARP * param[WALK_WV] * param[WALK_WK]),
+    const int fetching = caps->sm < 90 ? 0 : walk->forward ? 1 : 4; /* warps of gdn_walk_mma.cl */
+    wd_gdn_grid(g, (size_t)(WARP * (param[WALK_WV] * param[WALK_WK] + fetching)),
                 p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / (16 * (size_t)param[WALK_WV])));
 }
 
@@ -255,6 +256,11 @@ static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, cons
     return wd_walk_valid(caps, p, &h_walk, param);
 }
 
+static void h_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    wd_walk_grid(caps, p, &h_walk, param, g);
+}
+
 static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     wd_walk_model(caps, p, &h_walk, param);
@@ -268,5 +274,5 @@ const struct wd_variant wd_variant_chunk_fwd_h_mma = {
     .refuse = h_refuse,
     .model = h_model,
     .valid = h_valid,
-    .grid = wd_walk_grid,
+    .grid = h_grid,
 };

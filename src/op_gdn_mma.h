@@ -30,6 +30,7 @@ const char *wd_walk_refuse(const struct wd_caps *caps, const struct wd_problem *
 bool wd_walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk,
                    const int *param);
 void wd_walk_model(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, int *param);
-void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g);
+void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param,
+                  struct wd_grid *g);
 
 #endif
