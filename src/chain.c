@@ -82,6 +82,15 @@ wd_tensor wd_chain_scratch(struct wd_chain *c, size_t elements, wd_dtype dtype)
     return t;
 }
 
+void wd_chain_deal(struct wd_chain *c, size_t *bytes, const struct wd_chain_piece *piece, size_t num)
+{
+    for (size_t i = 0; i < num; i++)
+        if (c)
+            *piece[i].out = wd_chain_scratch(c, piece[i].elements, piece[i].dtype);
+        else
+            wd_chain_scratch_add(bytes, piece[i].elements, piece[i].dtype);
+}
+
 void wd_chain_call(struct wd_chain *c, const struct wd_op *op, const void *args, bool last)
 {
     if (c->status)

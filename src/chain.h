@@ -43,6 +43,16 @@ wd_tensor wd_chain_scratch(struct wd_chain *c, size_t elements, wd_dtype dtype);
 /** Adds to `*bytes` what wd_chain_scratch() would take; SIZE_MAX once it overflows. */
 void wd_chain_scratch_add(size_t *bytes, size_t elements, wd_dtype dtype);
 
+/** A piece of scratch: where its tensor goes, and what is in it. */
+struct wd_chain_piece {
+    wd_tensor *out;
+    size_t elements;
+    wd_dtype dtype;
+};
+
+/** Deals out all pieces, in order; or, with c NULL, only adds up their bytes. */
+void wd_chain_deal(struct wd_chain *c, size_t *bytes, const struct wd_chain_piece *piece, size_t num);
+
 /** One call. `last`: its completion is the chain's. */
 void wd_chain_call(struct wd_chain *c, const struct wd_op *op, const void *args, bool last);
 

@@ -109,11 +109,7 @@ static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, 
     const size_t K = p->dim[GDN_K], V = p->dim[GDN_V], keys = tokens * p->dim[GDN_H] * K;
     const wd_dtype data = data_between(p);
     const bool normalised = p->choice[FWD_l2norm];
-    const struct {
-        wd_tensor *out;
-        size_t elements;
-        wd_dtype dtype;
-    } piece[] = {
+    const struct wd_chain_piece piece[] = {
         {&m->g, heads, data == WD_F32 ? WD_F32X2 : WD_F32}, /* others' bars are wider than what f32 rounds off */
         {&m->beta, heads, WD_F32},
         {&m->A, heads * WD_GDN_CHUNK, data},
@@ -124,11 +120,7 @@ static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, 
         {&m->h, p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV] * K * V, data},
         {&m->v_new, heads * V, data},
     };
-    for (size_t i = 0; i < WD_COUNT(piece); i++)
-        if (c)
-            *piece[i].out = wd_chain_scratch(c, piece[i].elements, piece[i].dtype);
-        else
-            wd_chain_scratch_add(bytes, piece[i].elements, piece[i].dtype);
+    wd_chain_deal(c, bytes, piece, WD_COUNT(piece));
 }
 
 static size_t chain_workspace(const struct wd_problem *p)

@@ -234,20 +234,12 @@ static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, 
     memcpy(dim, p->dim, sizeof dim);
     half_sizes(dim, wd_dtype_size(data));
     const size_t chunks = dim[GDN_B] * dim[GDN_NT], all = chunks * dim[GDN_HV], keys = chunks * dim[GDN_H];
-    const struct {
-        wd_tensor *out;
-        size_t elements;
-        wd_dtype dtype;
-    } piece[] = {
+    const struct wd_chain_piece piece[] = {
         {&m->w, all * dim[HALF_TW], data},  {&m->u, all * dim[HALF_UV], data},
         {&m->P, all * dim[HALF_TP], data},  {&m->q, keys * dim[HALF_TW], data},
         {&m->k, keys * dim[HALF_TK], data}, {&m->scales, all * dim[HALF_SC], WD_F32},
     };
-    for (size_t i = 0; i < WD_COUNT(piece); i++)
-        if (c)
-            *piece[i].out = wd_chain_scratch(c, piece[i].elements, piece[i].dtype);
-        else
-            wd_chain_scratch_add(bytes, piece[i].elements, piece[i].dtype);
+    wd_chain_deal(c, bytes, piece, WD_COUNT(piece));
 }
 
 static size_t workspace(const struct wd_problem *p)
