@@ -64,6 +64,7 @@ struct wd_trial_result {
     double error;   /* relative Frobenius error of the output that is worst against its bar */
     double bar;     /* ... and that bar */
     double max_abs; /* largest absolute difference of any output element */
+    uint64_t bits;  /* a hash of all outputs: the same where they are the same bit for bit */
     char text[256]; /* not ok: "chunk_fwd_h: h[0][3][1][17][5] is nan, not 0.25" */
 };
 

@@ -170,6 +170,15 @@ static void take_view(const struct wd_trial *t, size_t i, unsigned char *buffer,
     }
 }
 
+/* FNV-1a over the bytes of a view's values, on top of `hash`. */
+static uint64_t hash_values(uint64_t hash, const double *value, size_t n)
+{
+    const unsigned char *byte = (const unsigned char *)value;
+    for (size_t i = 0; i < n * sizeof *value; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
 /* Everything that is not an output's element must be as it was. */
 static void check_untouched(const struct wd_trial *t, size_t i, const unsigned char *buffer, struct wd_trial_result *r)
 {
@@ -204,6 +213,7 @@ static wd_status check_tensor(struct wd_trial *t, size_t i, struct wd_trial_resu
     if (output) {
         take_view(t, i, buffer, got);
         compare(t, i, got, r);
+        r->bits = hash_values(r->bits, got, wd_tensor_elements(&t->p, i));
     }
     check_untouched(t, i, buffer, r);
 
@@ -215,7 +225,7 @@ undo_memory:
 
 wd_status wd_trial_check(struct wd_trial *t, struct wd_trial_result *result)
 {
-    *result = (struct wd_trial_result){.ok = true};
+    *result = (struct wd_trial_result){.ok = true, .bits = 0xcbf29ce484222325u};
     wd_status st = t->has_reference ? WD_OK : compute_reference(t);
     for (size_t i = 0; !st && i < t->p.op->num_tensors; i++)
         if (t->p.tensor[i].present)
