@@ -182,9 +182,10 @@ static wd_status write_export(const struct wd_caps *caps, const char *tuning_fil
         st = wd_records_save(out_file, &r);
         count++;
     }
-    if (!st)
-        printf("%zu record%s of this device faster than the model, now in %s for %s\n", count, count == 1 ? "" : "s",
-               out_file, shipped.data);
+    if (!st && count == 0)
+        printf("no record of this device says more than the model: %s is as it was\n", out_file);
+    else if (!st)
+        printf("%zu record%s of this device, as %s, in %s\n", count, count == 1 ? "" : "s", shipped.data, out_file);
     wd_text_free(&own);
     wd_text_free(&shipped);
     wd_records_free(&records);
