@@ -6,9 +6,9 @@ usage: tools/compare_peers.py [--device cpu|cuda] [--dtype f32|bf16] [--tool bui
 
 Ours are `warpdrive bench --json`; the peers run here, from random inputs of the same kind. On a CPU a round is one run
 after the caches were emptied by reading 256 MiB, ours and theirs take turns, and all have the same number of threads.
-On a GPU, where ours come first, it is (N x (flush + work) - N x flush) / N. Times are medians. Before a peer is timed, its result is compared
-with the same formula in float64 (the column `error`, relative); one that is off by more than 5 % has no time.
-Peers that cannot be imported, or refuse a shape, are left out with the reason. No peer at all: exit code 0.
+On a GPU, where ours come first, it is (N x (flush + work) - N x flush) / N. Times are medians. Before a peer is timed,
+its result is compared with the same formula in float64 (the column `error`, relative); one that is off by more than 5 %
+has no time. Peers that cannot be imported, or refuse a shape, are left out with the reason. No peer at all is no error.
 """
 import argparse
 import json
