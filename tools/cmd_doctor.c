@@ -78,13 +78,16 @@ static bool read_icd(const char *path, char library[256])
     return ok && *library;
 }
 
-/* In the child: load the library, then let the loader see this driver alone. One line to `out`, exit 0 if good. */
+/* What a probe exits with. NO_DEVICE: a driver for hardware that is not there. */
+enum { HAS_DEVICE, BROKEN, NO_DEVICE };
+
+/* In the child: load the library, then let the loader see this driver alone. One line to `out`. */
 static void probe(const char *library, const char *only_dir, int out)
 {
     char text[512];
     struct wd_device_entry *list = NULL;
     size_t count = 0, devices = 0;
-    int good = 0;
+    int found = BROKEN;
 
     if (!dlopen(library, RTLD_NOW | RTLD_LOCAL)) {
         snprintf(text, sizeof text, "%s", dlerror());
@@ -94,16 +97,17 @@ static void probe(const char *library, const char *only_dir, int out)
         unsetenv("OCL_ICD_FILENAMES");
         const wd_status st = wd_device_list(&list, &count);
         snprintf(text, sizeof text, "%s", st ? wd_last_error() : "loads, but shows no device");
+        found = st || count ? BROKEN : NO_DEVICE;
         for (size_t i = 0; i < count; i++) {
             if (list[i].broken)
                 snprintf(text, sizeof text, "%s", list[i].error);
             else if (devices++ == 0)
                 snprintf(text, sizeof text, "%s, driver %s", list[i].caps.name, list[i].caps.driver);
         }
-        good = devices > 0;
+        found = devices ? HAS_DEVICE : found;
     }
     const ssize_t written = write(out, text, strlen(text));
-    _exit(written > 0 && good ? 0 : 1);
+    _exit(written > 0 ? found : BROKEN);
 }
 
 /* What the child says, within the time; it is killed after that. */
@@ -142,16 +146,16 @@ static bool run_probe(const char *name, const char *library, const char *only_di
             ;
     }
 
-    const bool good = spoke && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const int found = spoke && WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
     if (child < 0)
         say(BAD, "driver", "%s: fork: %s", name, strerror(errno));
     else if (spoke)
-        say(good ? GOOD : BAD, "driver", "%s: %s", name, text);
+        say(found == HAS_DEVICE ? GOOD : found == NO_DEVICE ? NOTE : BAD, "driver", "%s: %s", name, text);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
         say(BAD, "driver", "%s: %s dies of signal %d while it is asked", name, library, WTERMSIG(status));
     else
         say(BAD, "driver", "%s: %s gives no answer", name, library);
-    return good;
+    return found != BROKEN;
 }
 
 /* A directory with one driver in it is the one selection that every loader knows. */
