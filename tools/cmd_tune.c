@@ -274,10 +274,10 @@ const struct cli_command cmd_tune = {
     .details =
         "Each candidate is compiled, checked against the reference, and timed only if it is right. The best one and\n"
         "the model's choice then take turns. 'faster' says by how much, or 'model' where the model's choice is kept;\n"
-        "'range' is where the ratio lies with 95 %: all of it must be above 1 for a change. Records go to "
-        "$WARPDRIVE_TUNING_FILE or tuning.tune beside the cache, where every\n"
-        "program of this user finds them. Trials are kept in a journal beside it: a run that was interrupted, killed\n"
-        "or out of time goes on where it stopped. Ctrl-C keeps what is known; a second one does not wait.\n"
+        "'range' is where the ratio lies with 95 %: all of it must be above 1 for a change. Records go to\n"
+        "$WARPDRIVE_TUNING_FILE or tuning.tune beside the cache, where every program of this user finds them. Trials\n"
+        "are kept in a journal beside it: a run that was interrupted, killed or out of time goes on where it\n"
+        "stopped. Ctrl-C keeps what is known; a second one does not wait.\n"
         "Exit code 130: it was interrupted.",
     .options = options,
     .run = run,
