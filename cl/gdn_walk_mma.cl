@@ -77,18 +77,18 @@
 /* Token of own float4 n, from the item's first: of .x and .z; .y and .w are 4 * MMA_CHUNK later. */
 #define TOKEN(n) ((n) / MMA_CHUNK * MMA_LINE + (n) % MMA_CHUNK)
 
-/* The state's pairs of neighbouring columns: DO(p, x, y) for each, where p is its place in a [K][V] whose first own
- * element is at `base`. */
-#define FOR_STATE(DO, base)                                                                                            \
+/* The state's pairs of neighbouring columns: DO(p, x, y) for each, where p is its place in a [K][V] whose rows are
+ * `step` elements apart and whose row 0 is at `base`. */
+#define FOR_STATE(DO, base, step)                                                                                      \
     MMA_UNROLL                                                                                                         \
     for (uint l = 0; l < OWN; l++) {                                                                                   \
         MMA_UNROLL                                                                                                     \
         for (uint j = 0; j < WIDTH; j++) {                                                                             \
             const uint low = l * MMA_LINE + j, high = low + NEXT;                                                      \
             if (K % MMA_LINE == 0 || place + low < K)                                                                  \
-                DO((base) + (size_t)low * V, state[l][j].x, state[l][j].z);                                            \
+                DO((base) + place * (step) + column + low * (step), state[l][j].x, state[l][j].z);                     \
             if (K % MMA_LINE == 0 || place + high < K)                                                                 \
-                DO((base) + (size_t)high * V, state[l][j].y, state[l][j].w);                                           \
+                DO((base) + place * (step) + column + high * (step), state[l][j].y, state[l][j].w);                    \
         }                                                                                                              \
     }
 #define STORE_H(p, x, y) CAT(mma_store2_, T_H)(p, x, y)
@@ -312,9 +312,8 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
     MMA_UNROLL
     for (uint i = 0; i < OWN * WIDTH; i++)
         state[i / WIDTH][i % WIDTH] = 0;
-    const size_t first = (size_t)place * V + column;
 #if HAS_INITIAL_STATE
-    FOR_STATE(LOAD_STATE, ROW2(initial_state, s, hv) + first)
+    FOR_STATE(LOAD_STATE, ROW2(initial_state, s, hv), initial_state_at.w)
 #endif
     MMA_LOOP
     for (uint c = 0; c < chunks; c++) {
@@ -326,7 +325,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
             mma_give(m, &left_s[to][own + l][half_line * 2], state[l], OF_LINE);
 #endif
 #if !FORWARD
-        FOR_STATE(STORE_H, ROW3(h, b, seq.first_chunk + c, hv) + first)
+        FOR_STATE(STORE_H, ROW3(h, b, seq.first_chunk + c, hv), (size_t)V)
 #endif
         AWAIT_FIRST(c);
         SYNC(); /* w, q and left_s are there, and no one reads k, P, left_v of the chunk before */
@@ -426,6 +425,6 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
         RELEASE_SECOND(c);
     }
 #if HAS_FINAL_STATE
-    FOR_STATE(STORE_STATE, ROW2(final_state, s, hv) + first)
+    FOR_STATE(STORE_STATE, ROW2(final_state, s, hv), final_state_at.w)
 #endif
 }
