@@ -196,7 +196,8 @@ static wd_status make_plan(struct wd_context *ctx, const struct wd_problem *p, s
     }
     for (size_t i = 0; i < n; i++) {
         plan->kernel = NULL;
-        st = choice[i].variant->chain ? WD_OK : compile_within_limits(ctx, p, &choice[i], &plan->kernel);
+        st = choice[i].variant->chain ? choice[i].variant->chain(ctx, p, NULL)
+                                      : compile_within_limits(ctx, p, &choice[i], &plan->kernel);
         plan->choice = choice[i];
         if (st != WD_ENOTSUP && st != WD_EBUILD)
             break;

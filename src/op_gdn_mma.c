@@ -10,6 +10,9 @@
 
 enum { LINE_BYTES = 128, CHUNK_BYTES = 16, WARP = 32, ITEMS = 128 };
 
+/* NVIDIA's driver says that a kernel may have no more in a group, whatever its device allows. */
+enum { MOST_ITEMS = 256 };
+
 /* ---- Tiles ---- */
 
 size_t wd_mma_lines(size_t elements, size_t size)
@@ -205,13 +208,20 @@ static size_t walk_local(const struct wd_problem *p, const struct wd_walk *walk,
            left * tokens;
 }
 
+/* The warps that multiply, and from sm_90 on those that fetch (gdn_walk_mma.cl). */
+static size_t walk_items(const struct wd_caps *caps, const struct wd_walk *walk, const int *param)
+{
+    const int fetching = caps->sm < 90 ? 0 : walk->forward ? 1 : 4;
+    return (size_t)(WARP * (param[WALK_WV] * param[WALK_WK] + fetching));
+}
+
 /* A warp keeps half a line of K or a whole number of lines. */
 bool wd_walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param)
 {
     const size_t wv = (size_t)param[WALK_WV], wk = (size_t)param[WALK_WK];
     const size_t halves = 2 * wd_mma_lines(p->dim[GDN_K], size_of(p, walk->k));
     return p->dim[GDN_V] % (16 * wv) == 0 && halves % wk == 0 && (halves == wk || halves / wk % 2 == 0) &&
-           walk_local(p, walk, param) <= caps->local_bytes;
+           walk_items(caps, walk, param) <= MOST_ITEMS && walk_local(p, walk, param) <= caps->local_bytes;
 }
 
 /* The chunks of a state come one after the other, so what counts is that each is quick: many warps for few columns.
@@ -231,8 +241,7 @@ void wd_walk_model(const struct wd_caps *caps, const struct wd_problem *p, const
 void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param,
                   struct wd_grid *g)
 {
-    const int fetching = caps->sm < 90 ? 0 : walk->forward ? 1 : 4; /* warps of gdn_walk_mma.cl */
-    wd_gdn_grid(g, (size_t)(WARP * (param[WALK_WV] * param[WALK_WK] + fetching)),
+    wd_gdn_grid(g, walk_items(caps, walk, param),
                 p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / (16 * (size_t)param[WALK_WV])));
 }
 
