@@ -60,10 +60,7 @@ static inline void block_multiply(VFLOAT acc[RB][NC], const float *a, uint row, 
                 row[n] = LDVL(T, p + n * VL);                                                                          \
             } else {                                                                                                   \
                 float part[VL] = {0};                                                                                  \
-                uint c = n * VL;                                                                                       \
-                for (; c + 4 <= columns; c += 4)                                                                       \
-                    vstore4(LDV(T, 4, p + c), 0, part + c - n * VL);                                                   \
-                for (; c < columns; c++)                                                                               \
+                for (uint c = n * VL; c < columns; c++)                                                                \
                     part[c - n * VL] = LD(T, p, c);                                                                    \
                 row[n] = CAT(vload, VL)(0, part);                                                                      \
             }                                                                                                          \
@@ -76,11 +73,8 @@ static inline void block_multiply(VFLOAT acc[RB][NC], const float *a, uint row, 
                 STVL(T, p + n * VL, row[n]);                                                                           \
             } else {                                                                                                   \
                 float part[VL];                                                                                        \
-                uint c = n * VL;                                                                                       \
                 CAT(vstore, VL)(row[n], 0, part);                                                                      \
-                for (; c + 4 <= columns; c += 4)                                                                       \
-                    STV(T, 4, p + c, vload4(0, part + c - n * VL));                                                    \
-                for (; c < columns; c++)                                                                               \
+                for (uint c = n * VL; c < columns; c++)                                                                \
                     ST(T, p, c, part[c - n * VL]);                                                                     \
             }                                                                                                          \
         }                                                                                                              \
