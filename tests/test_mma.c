@@ -105,7 +105,7 @@ static void check(const struct shape *s)
     const struct wd_trial_options options = {.seed = 1, .gates = s->gates};
     struct wd_caps engine = ctx->caps;
     struct wd_problem p;
-    struct wd_trial *t;
+    struct wd_trial *t = NULL;
     struct wd_trial_result result;
     struct variants_choice chosen = {.kernel = NULL};
     if (engine.sm < 80)
