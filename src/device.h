@@ -27,7 +27,7 @@ struct wd_caps {
     bool int64_atomics;
     bool fix_width;          /* the compiler is to be told `simd`: by itself it takes more items, and spills */
     bool compiles_late;      /* the driver finishes compiling at a kernel's first launch, for its group size */
-    char build_options[192]; /* what every program on this device is built with */
+    char build_options[256]; /* what every program on this device is built with */
 };
 
 /** Fills `caps`. Fails with WD_EOPENCL only when the device answers nothing useful. */
