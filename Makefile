@@ -147,7 +147,7 @@ $(BUILD)/tools/example_%: tools/example_%.cpp $(static_lib) Makefile
 bench-cpu: deps
 	$(Q)tools/install-deps.sh libopenblas-pthread-dev
 	$(Q)$(MAKE) --no-print-directory $(BUILD)/bench_cpu
-	$(Q)POCL_AFFINITY=1 OMP_PROC_BIND=true OMP_WAIT_POLICY=passive $(BUILD)/bench_cpu $(PATTERN)
+	$(Q)POCL_AFFINITY=1 OMP_PROC_BIND=true OMP_WAIT_POLICY=passive $(BUILD)/bench_cpu $(if $(PATTERN),'$(PATTERN)')
 
 $(BUILD)/bench_cpu: $(wildcard tools/baseline/*.[ch]) $(static_lib)
 	$(call say,CC,tools/baseline)
