@@ -188,7 +188,7 @@ static wd_status make_plan(struct wd_context *ctx, const struct wd_problem *p, s
     wd_status st = WD_ENOTSUP;
     const size_t n = wd_tuning_choices(&ctx->tuning, p, choice, &refusals);
     struct wd_choice measured;
-    if (ctx->measure && n && choice[0].source == WD_FROM_MODEL) {
+    if (ctx->measure && n && choice[0].source == WD_FROM_MODEL && p->op->reference) {
         if (!ctx->measure(ctx, p, &measured))
             choice[0] = measured;
         else

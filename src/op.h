@@ -175,7 +175,8 @@ struct wd_op {
     double (*flops)(const struct wd_problem *p);
     /** Which tuning class the size falls in; NULL: by bytes, a class for each power of four. */
     unsigned (*size_class)(const struct wd_problem *p);
-    /** The operation in double: t[i] is tensor i, packed in its shape, as values (NULL: absent); writes outputs. */
+    /** The operation in double: t[i] is tensor i, packed in its shape, as values (NULL: absent); writes outputs. NULL:
+     *  a part of another operation, neither tested nor tuned by itself. */
     void (*reference)(const struct wd_problem *p, double *const *t);
 };
 
