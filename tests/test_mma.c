@@ -166,6 +166,32 @@ static void mma__gdn_forward__matches_reference(void **unused)
     check_all(WHOLE);
 }
 
+static size_t measured;
+
+static wd_status measure(struct wd_context *context, const struct wd_problem *p, struct wd_choice *choice)
+{
+    (void)context;
+    (void)p;
+    (void)choice;
+    measured++;
+    return WD_ENOTSUP;
+}
+
+/* They have no reference to compare with. */
+static void mma__halves_of_gdn_forward__are_not_measured(void **unused)
+{
+    (void)unused;
+    static const struct shape small = {"", WHOLE, 1, 70, 1, 1, 48, 16, 0, .gates = WD_GATES_STEEP};
+    union args args;
+    struct wd_problem p;
+    assert_int_equal(wd_op_check(call(&small, &args), &args, false, &p), WD_OK);
+    ctx->measure = measure;
+    measured = 0;
+    assert_int_equal(wd_variant_gdn_forward_mma.chain(ctx, &p, NULL), WD_OK);
+    ctx->measure = NULL;
+    assert_int_equal(measured, 0);
+}
+
 static void mma__what_the_engine_cannot_do__is_refused(void **unused)
 {
     (void)unused;
@@ -197,6 +223,7 @@ int main(void)
         cmocka_unit_test(mma__recompute_w_u_steps__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_h__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
+        cmocka_unit_test(mma__halves_of_gdn_forward__are_not_measured), /* first: later their plans are made */
         cmocka_unit_test(mma__gdn_forward__matches_reference),
         cmocka_unit_test(mma__what_the_engine_cannot_do__is_refused),
     };
