@@ -193,12 +193,6 @@ wd_status wd_contest_try(struct wd_contest *c, const struct wd_choice *choice, d
 
 /* ---- Two choices ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The k for which the k-th smallest and the k-th largest of n values (from 0) hold their median between them with 95 %:
  * each is above it or below it like a coin that falls. */
 static size_t median_rank(size_t n)
@@ -248,9 +242,9 @@ wd_status wd_contest_turns(struct wd_contest *c, const struct wd_choice *choice_
     }
     if (st)
         return st;
-    qsort(a_ns, n, sizeof a_ns[0], by_value);
-    qsort(b_ns, n, sizeof b_ns[0], by_value);
-    qsort(ratio, n, sizeof ratio[0], by_value);
+    qsort(a_ns, n, sizeof a_ns[0], wd_by_value);
+    qsort(b_ns, n, sizeof b_ns[0], wd_by_value);
+    qsort(ratio, n, sizeof ratio[0], wd_by_value);
     const size_t k = median_rank(n);
     *turns = (struct wd_turns){.a_ns = fmax(a_ns[n / 2], 1),
                                .b_ns = fmax(b_ns[n / 2], 1),

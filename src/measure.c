@@ -149,7 +149,7 @@ wd_status wd_meter_round(struct wd_meter *m, wd_work_fn work, void *user, double
     return st;
 }
 
-static int by_value(const void *a, const void *b)
+int wd_by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -170,7 +170,7 @@ wd_status wd_meter_time(struct wd_meter *m, wd_work_fn work, void *user, double 
     }
     if (st)
         return st;
-    qsort(ns, n, sizeof ns[0], by_value);
+    qsort(ns, n, sizeof ns[0], wd_by_value);
     *out = (struct wd_timing){.median_ns = ns[n / 2], .min_ns = ns[0], .max_ns = ns[n - 1], .rounds = n};
     return WD_OK;
 }

@@ -51,6 +51,9 @@ enum wd_rate { WD_RATE_COPY, WD_RATE_FMA };
 /** One round of either, after wd_meter_rates(): for rates taken in turns with other work. */
 wd_status wd_meter_rate_round(struct wd_meter *meter, enum wd_rate rate, double *per_s);
 
+/** For qsort() of times and ratios: doubles, ascending. */
+int wd_by_value(const void *a, const void *b);
+
 /** Host time, monotonic. */
 uint64_t wd_now_ns(void);
 

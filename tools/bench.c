@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "measure.h"
+
 struct bench_case *bench_add(struct bench_run *run)
 {
     struct bench_case *grown = realloc(run->cases, (run->count + 1) * sizeof *grown);
@@ -22,16 +24,10 @@ void bench_free(struct bench_run *run)
     *run = (struct bench_run){0};
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void sort_samples(double sorted[BENCH_SAMPLES], const double *sample, size_t n)
 {
     memcpy(sorted, sample, n * sizeof *sample);
-    qsort(sorted, n, sizeof *sample, by_value);
+    qsort(sorted, n, sizeof *sample, wd_by_value);
 }
 
 void bench_sort(const struct bench_case *c, double sorted[BENCH_SAMPLES])

@@ -67,12 +67,6 @@ struct costs {
     double library[ROUNDS], opencl[ROUNDS];
 };
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static wd_status measure(wd_context *ctx, const char *op_name, const char *words, struct costs *c)
 {
     struct shape shape;
@@ -92,8 +86,8 @@ static wd_status measure(wd_context *ctx, const char *op_name, const char *words
     for (int i = 0; i < ROUNDS && !st; i++)
         if (!(st = time_batch(&s, call_library, &c->library[i])))
             st = time_batch(&s, call_opencl, &c->opencl[i]);
-    qsort(c->library, ROUNDS, sizeof c->library[0], by_value);
-    qsort(c->opencl, ROUNDS, sizeof c->opencl[0], by_value);
+    qsort(c->library, ROUNDS, sizeof c->library[0], wd_by_value);
+    qsort(c->opencl, ROUNDS, sizeof c->opencl[0], wd_by_value);
 
 undo_trial:
     wd_trial_destroy(s.trial);

@@ -4,17 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "measure.h"
+
 /* The interval misses in one of a hundred comparisons: a run compares some dozens. */
 static const double error_rate = 0.01;
 
 /* Runs of the same code differ by this much where nothing is wrong: pages and buffers lie elsewhere. */
 static const double margin = 0.05;
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 enum { MAX_PAIRS = VERDICT_SAMPLES * VERDICT_SAMPLES };
 
@@ -53,7 +49,7 @@ bool verdict_ratio(const double *before, size_t num_before, const double *now, s
     const size_t k = pairs_outside(num_before, num_now);
     if (k == 0)
         return false;
-    qsort(ratio, pairs, sizeof ratio[0], by_value);
+    qsort(ratio, pairs, sizeof ratio[0], wd_by_value);
     *r = (struct verdict_ratio){
         .ratio = sqrt(ratio[(pairs - 1) / 2] * ratio[pairs / 2]), .low = ratio[k - 1], .high = ratio[pairs - k]};
     return true;
