@@ -156,7 +156,7 @@ static bool o_valid(const struct wd_caps *caps, const struct wd_problem *p, cons
     const size_t stage =
         wd_mma_tile(line, wd_mma_lines(p->dim[GDN_V] / split, size), size) + wd_mma_tile(WD_GDN_CHUNK, 1, size);
     return p->dim[GDN_V] % (16 * split) == 0 &&
-           (size_t)param[O_STAGES] * stage + WD_GDN_CHUNK * sizeof(float) <= caps->local_bytes;
+           (size_t)param[O_STAGES] * stage + WD_GDN_CHUNK * wd_dtype_size(p->tensor[FWDO_g].dtype) <= caps->local_bytes;
 }
 
 /* Each item sums a 64th of the columns in registers: more than 128 of them are too many. */
