@@ -59,8 +59,7 @@
 
 MMA_FN float2 add2(float2 a, float2 b)
 {
-    const float sum = a.x + b.x, part = sum - a.x;
-    return (float2)(sum, (a.x - (sum - part)) + (b.x - part) + (a.y + b.y));
+    return sum_add(a, b.x) + (float2)(0, b.y);
 }
 
 MMA_FN float since(float2 a, float2 b) /* exp(a - b) */

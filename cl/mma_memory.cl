@@ -68,7 +68,7 @@ MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint block
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
     if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % step == 0) {
-        __local uint4 *dst = tile + r0 / MMA_CHUNK * block + r0 % MMA_CHUNK * lines * 8 + chunk;
+        __local uint4 *dst = tile + MMA_ROW(r0, lines, block) + chunk;
         const uint next = step / MMA_CHUNK * block;
         MMA_UNROLL
         for (uint i = 0; i < all / step; i++, src += stride)
@@ -76,7 +76,7 @@ MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint block
     } else if (r0 < step) {
         MMA_LOOP
         for (uint r = r0; r < all; r += step, src += stride)
-            mma_copy(there && r < rows, tile + r / MMA_CHUNK * block + r % MMA_CHUNK * lines * 8 + chunk, src);
+            mma_copy(there && r < rows, tile + MMA_ROW(r, lines, block) + chunk, src);
     }
 }
 
