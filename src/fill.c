@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fill.h"
 
+#include "parallel.h"
 #include "reference.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ static size_t below(uint64_t *state, size_t n)
 }
 
 /* n samples of N(0, 1) times `scale`, two at a time (Box and Muller 1958). */
-static void normals(uint64_t *state, double scale, double *x, size_t n)
+static void row_of_normals(uint64_t *state, double scale, double *x, size_t n)
 {
     const double turn = 6.283185307179586;
     for (size_t i = 0; i < n; i += 2) {
@@ -39,6 +40,29 @@ static void normals(uint64_t *state, double scale, double *x, size_t n)
         if (i + 1 < n)
             x[i + 1] = radius * sin(angle);
     }
+}
+
+struct normals {
+    uint64_t state;
+    double scale, *x;
+    size_t n;
+};
+
+/* Each block's numbers begin somewhere else. */
+static void block_of_normals(void *user, size_t i)
+{
+    const struct normals *all = user;
+    const struct wd_range r = wd_block(all->n, WD_BLOCK, i);
+    uint64_t state = all->state, place = i;
+    state ^= i ? next(&place) : 0;
+    row_of_normals(&state, all->scale, all->x + r.first, r.end - r.first);
+}
+
+/* The same, many of them; the same numbers whatever the number of threads. */
+static void normals(const uint64_t *state, double scale, double *x, size_t n)
+{
+    struct normals all = {*state, scale, x, n};
+    wd_parallel(wd_blocks(n, WD_BLOCK), block_of_normals, &all);
 }
 
 /* ---- What the shapes say ---- */
@@ -66,7 +90,7 @@ static struct target describe(const struct wd_problem *p, size_t tensor, enum wd
 
 /* ---- Fills ---- */
 
-static void fill_unit_rows(uint64_t *rng, const struct target *t, double *x)
+static void fill_unit_rows(const uint64_t *rng, const struct target *t, double *x)
 {
     const size_t width = t->ext[t->rank - 1];
     normals(rng, 1, x, t->n);
@@ -74,8 +98,9 @@ static void fill_unit_rows(uint64_t *rng, const struct target *t, double *x)
         double squares = 0;
         for (size_t i = 0; i < width; i++)
             squares += x[row + i] * x[row + i];
+        const double norm = sqrt(squares);
         for (size_t i = 0; i < width; i++)
-            x[row + i] /= sqrt(squares);
+            x[row + i] /= norm;
     }
 }
 
@@ -86,7 +111,7 @@ static double random_gate(uint64_t *rng, enum wd_gates gates, size_t i)
     double x;
     switch (gates) {
     case WD_GATES_MILD: return -0.1 * uniform(rng);
-    case WD_GATES_STEEP: normals(rng, 1, &x, 1); return -log1p(exp(-x)) * (double)(i + 1);
+    case WD_GATES_STEEP: row_of_normals(rng, 1, &x, 1); return -log1p(exp(-x)) * (double)(i + 1);
     case WD_GATES_ZERO: break;
     }
     return 0;
@@ -125,7 +150,7 @@ static void fill_lower(uint64_t *rng, const struct target *t, double *x)
             for (size_t hv = 0; hv < HV; hv++) {
                 const size_t i = (row - span.begin) % WD_GDN_CHUNK;
                 double *A = x + (row * HV + hv) * width;
-                normals(rng, 1.0 / 16, A, i);
+                row_of_normals(rng, 1.0 / 16, A, i);
                 A[i] = 1;
             }
     }

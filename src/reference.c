@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "dims.h"
+#include "parallel.h"
 
 #include <math.h>
 
@@ -49,18 +50,32 @@ static double quantize_group(const double *x, size_t n, float eps, wd_dtype s_dt
     return stored;
 }
 
+/* What a thread needs of a call. */
+struct call {
+    const struct wd_problem *p;
+    double *const *t;
+};
+
+static void quantize_token(void *user, size_t token)
+{
+    const struct call *call = user;
+    const struct wd_problem *p = call->p;
+    double *const *t = call->t;
+    const size_t hidden = p->dim[FP8_HIDDEN], group = p->dim[FP8_GROUP], groups = p->dim[FP8_GROUPS];
+    const bool column = p->choice[FP8_s_layout] == WD_SCALE_COLUMN;
+    for (size_t j = 0; j < groups; j++) {
+        const size_t at = token * hidden + j * group;
+        t[FP8_s][column ? j * p->dim[FP8_TOKENS4] + token : token * groups + j] = quantize_group(
+            t[FP8_x] + at, group, p->real[FP8_eps], p->tensor[FP8_s].dtype, p->tensor[FP8_q].dtype, t[FP8_q] + at);
+    }
+}
+
 void wd_reference_fp8_quant(const struct wd_problem *p, double *const *t)
 {
-    const size_t tokens = p->dim[FP8_TOKENS], hidden = p->dim[FP8_HIDDEN], group = p->dim[FP8_GROUP];
-    const size_t groups = p->dim[FP8_GROUPS], tokens4 = p->dim[FP8_TOKENS4];
-    const bool column = p->choice[FP8_s_layout] == WD_SCALE_COLUMN;
-    for (size_t i = 0; i < tokens; i++)
-        for (size_t j = 0; j < groups; j++) {
-            const size_t at = i * hidden + j * group;
-            t[FP8_s][column ? j * tokens4 + i : i * groups + j] = quantize_group(
-                t[FP8_x] + at, group, p->real[FP8_eps], p->tensor[FP8_s].dtype, p->tensor[FP8_q].dtype, t[FP8_q] + at);
-        }
-    for (size_t j = 0; column && j < groups; j++)
+    const size_t tokens = p->dim[FP8_TOKENS], tokens4 = p->dim[FP8_TOKENS4];
+    struct call call = {p, t};
+    wd_parallel(tokens, quantize_token, &call);
+    for (size_t j = 0; p->choice[FP8_s_layout] == WD_SCALE_COLUMN && j < p->dim[FP8_GROUPS]; j++)
         for (size_t i = tokens; i < tokens4; i++)
             t[FP8_s][j * tokens4 + i] = wd_round(p->tensor[FP8_s].dtype, 0.0);
 }
@@ -104,30 +119,37 @@ static void convolve(const struct channel *c)
         c->after[k] = channel_input(c, c->length + k);
 }
 
-void wd_reference_causal_conv1d(const struct wd_problem *p, double *const *t)
+static void convolve_channel(void *user, size_t d)
 {
+    const struct call *call = user;
+    const struct wd_problem *p = call->p;
+    double *const *t = call->t;
     const size_t D = p->dim[CONV_D], S = p->dim[CONV_S], W = p->dim[CONV_W];
     const bool bsd = p->choice[CONV_layout] == WD_LAYOUT_BSD;
     for (size_t s = 0; s < p->dim[CONV_SEQ]; s++) {
         const struct wd_span span = wd_sequence_span(t[CONV_cu_seqlens], S, s);
-        for (size_t d = 0; d < D; d++) {
-            const size_t first = bsd ? span.begin * D + d : (s * D + d) * S;
-            const size_t state = (s * D + d) * (W - 1);
-            const struct channel c = {
-                .x = t[CONV_x] + first,
-                .weight = t[CONV_weight] + d * W,
-                .out = t[CONV_out] + first,
-                .length = span.end - span.begin,
-                .step = bsd ? D : 1,
-                .W = W,
-                .bias = t[CONV_bias] ? t[CONV_bias][d] : 0.0,
-                .silu = p->choice[CONV_act] == WD_ACT_SILU,
-                .before = t[CONV_initial_state] ? t[CONV_initial_state] + state : NULL,
-                .after = t[CONV_final_state] ? t[CONV_final_state] + state : NULL,
-            };
-            convolve(&c);
-        }
+        const size_t first = bsd ? span.begin * D + d : (s * D + d) * S;
+        const size_t state = (s * D + d) * (W - 1);
+        const struct channel c = {
+            .x = t[CONV_x] + first,
+            .weight = t[CONV_weight] + d * W,
+            .out = t[CONV_out] + first,
+            .length = span.end - span.begin,
+            .step = bsd ? D : 1,
+            .W = W,
+            .bias = t[CONV_bias] ? t[CONV_bias][d] : 0.0,
+            .silu = p->choice[CONV_act] == WD_ACT_SILU,
+            .before = t[CONV_initial_state] ? t[CONV_initial_state] + state : NULL,
+            .after = t[CONV_final_state] ? t[CONV_final_state] + state : NULL,
+        };
+        convolve(&c);
     }
+}
+
+void wd_reference_causal_conv1d(const struct wd_problem *p, double *const *t)
+{
+    struct call call = {p, t};
+    wd_parallel(p->dim[CONV_D], convolve_channel, &call);
 }
 
 void wd_reference_causal_conv1d_update(const struct wd_problem *p, double *const *t)

@@ -11,11 +11,13 @@
  * knows nothing of chunks, WY or triangular inverses: an independent opinion.
  *
  * The columns of a state never meet: column v of S depends on column v of the values alone. So wherever a state runs
- * through a sequence, a block of COLUMNS of them is followed from its start to its end, and stays in the cache.
+ * through a sequence, a block of COLUMNS of them is followed from its start to its end, and stays in the cache. Nor do
+ * value heads meet, each of which may have a thread.
  */
 #include "reference.h"
 
 #include "dims.h"
+#include "parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,6 +74,28 @@ static double beta_of(int mode, double beta)
     return mode == WD_BETA_SIGMOID ? sigmoid(beta) : beta;
 }
 
+/* ---- Heads ---- */
+
+typedef void (*head_fn)(const struct wd_problem *p, double *const *t, size_t hv);
+
+struct heads {
+    const struct wd_problem *p;
+    double *const *t;
+    head_fn head;
+};
+
+static void one_head(void *user, size_t hv)
+{
+    const struct heads *heads = user;
+    heads->head(heads->p, heads->t, hv);
+}
+
+static void for_heads(const struct wd_problem *p, double *const *t, size_t HV, head_fn head)
+{
+    struct heads heads = {p, t, head};
+    wd_parallel(HV, one_head, &heads);
+}
+
 /* ---- A block of a state's columns ---- */
 
 struct block {
@@ -121,14 +145,18 @@ static void recompute_chunk(const struct wd_problem *p, double *const *t, size_t
     }
 }
 
-void wd_reference_recompute_w_u(const struct wd_problem *p, double *const *t)
+static void recompute_head(const struct wd_problem *p, double *const *t, size_t hv)
 {
     for (size_t s = 0; s < p->dim[GDN_SEQ]; s++) {
         const struct wd_span span = wd_sequence_span(t[WU_cu_seqlens], p->dim[GDN_T], s);
         for (size_t first = span.begin; first < span.end; first += C)
-            for (size_t hv = 0; hv < p->dim[GDN_HV]; hv++)
-                recompute_chunk(p, t, first, min_size(C, span.end - first), hv);
+            recompute_chunk(p, t, first, min_size(C, span.end - first), hv);
     }
+}
+
+void wd_reference_recompute_w_u(const struct wd_problem *p, double *const *t)
+{
+    for_heads(p, t, p->dim[GDN_HV], recompute_head);
 }
 
 /* ---- chunk_fwd_h ---- */
@@ -161,7 +189,7 @@ static void advance_chunk(const struct wd_problem *p, double *const *t, size_t f
     }
 }
 
-void wd_reference_chunk_fwd_h(const struct wd_problem *p, double *const *t)
+static void advance_head(const struct wd_problem *p, double *const *t, size_t hv)
 {
     const size_t HV = p->dim[GDN_HV], K = p->dim[GDN_K], V = p->dim[GDN_V];
     const double *initial = t[FWDH_initial_state];
@@ -169,18 +197,22 @@ void wd_reference_chunk_fwd_h(const struct wd_problem *p, double *const *t)
     struct block b;
     for (size_t s = 0; s < p->dim[GDN_SEQ]; s++) {
         const struct wd_span span = wd_sequence_span(t[FWDH_cu_seqlens], p->dim[GDN_T], s);
-        for (size_t hv = 0; hv < HV; hv++)
-            for (size_t v = 0; v < V; v += COLUMNS) {
-                const size_t state = (s * HV + hv) * K * V;
-                block_load(&b, K, V, v, initial ? initial + state : NULL);
-                for (size_t first = span.begin, n = span.chunk; first < span.end; first += C, n++) {
-                    block_store(&b, t[FWDH_h] + (n * HV + hv) * K * V);
-                    advance_chunk(p, t, first, min_size(C, span.end - first), hv, &b);
-                }
-                if (final)
-                    block_store(&b, final + state);
+        const size_t state = (s * HV + hv) * K * V;
+        for (size_t v = 0; v < V; v += COLUMNS) {
+            block_load(&b, K, V, v, initial ? initial + state : NULL);
+            for (size_t first = span.begin, n = span.chunk; first < span.end; first += C, n++) {
+                block_store(&b, t[FWDH_h] + (n * HV + hv) * K * V);
+                advance_chunk(p, t, first, min_size(C, span.end - first), hv, &b);
             }
+            if (final)
+                block_store(&b, final + state);
+        }
     }
+}
+
+void wd_reference_chunk_fwd_h(const struct wd_problem *p, double *const *t)
+{
+    for_heads(p, t, p->dim[GDN_HV], advance_head);
 }
 
 /* ---- chunk_fwd_o ---- */
@@ -208,15 +240,19 @@ static void output_chunk(const struct wd_problem *p, double *const *t, size_t fi
     }
 }
 
-void wd_reference_chunk_fwd_o(const struct wd_problem *p, double *const *t)
+static void output_head(const struct wd_problem *p, double *const *t, size_t hv)
 {
     const size_t HV = p->dim[GDN_HV], state = p->dim[GDN_K] * p->dim[GDN_V];
     for (size_t s = 0; s < p->dim[GDN_SEQ]; s++) {
         const struct wd_span span = wd_sequence_span(t[FWDO_cu_seqlens], p->dim[GDN_T], s);
         for (size_t first = span.begin, n = span.chunk; first < span.end; first += C, n++)
-            for (size_t hv = 0; hv < HV; hv++)
-                output_chunk(p, t, first, min_size(C, span.end - first), hv, t[FWDO_h] + (n * HV + hv) * state);
+            output_chunk(p, t, first, min_size(C, span.end - first), hv, t[FWDO_h] + (n * HV + hv) * state);
     }
+}
+
+void wd_reference_chunk_fwd_o(const struct wd_problem *p, double *const *t)
+{
+    for_heads(p, t, p->dim[GDN_HV], output_head);
 }
 
 /* ---- gdn_prepare ---- */
@@ -261,14 +297,18 @@ static void normalize_rows(const struct wd_problem *p, const double *in, double 
     }
 }
 
-void wd_reference_gdn_prepare(const struct wd_problem *p, double *const *t)
+static void prepare_head(const struct wd_problem *p, double *const *t, size_t hv)
 {
     for (size_t s = 0; s < p->dim[PREP_SEQ]; s++) {
         const struct wd_span span = wd_sequence_span(t[PREP_cu_seqlens], p->dim[PREP_T], s);
         for (size_t first = span.begin; first < span.end; first += C)
-            for (size_t hv = 0; hv < p->dim[PREP_HV]; hv++)
-                prepare_chunk(p, t, first, min_size(C, span.end - first), hv);
+            prepare_chunk(p, t, first, min_size(C, span.end - first), hv);
     }
+}
+
+void wd_reference_gdn_prepare(const struct wd_problem *p, double *const *t)
+{
+    for_heads(p, t, p->dim[PREP_HV], prepare_head);
     const size_t rows = p->dim[PREP_B] * p->dim[PREP_T] * p->dim[PREP_H];
     normalize_rows(p, t[PREP_q], t[PREP_q_out], rows, p->dim[PREP_K]);
     normalize_rows(p, t[PREP_k], t[PREP_k_out], rows, p->dim[PREP_K]);
@@ -313,22 +353,22 @@ static void delta_rule(const struct recurrence *r, size_t row, size_t hv, struct
     memcpy(r->o + at * r->V + b->first, o, b->n * sizeof *o);
 }
 
-/* Rows [begin, end) of every head from states [HV][K][V] to states [HV][K][V]; either may be NULL, both the same. */
-static void run_sequence(const struct recurrence *r, size_t begin, size_t end, const double *initial, double *final)
+/* Rows [begin, end) of head hv from states [HV][K][V] to states [HV][K][V]; either may be NULL, both the same. */
+static void run_sequence(const struct recurrence *r, size_t hv, size_t begin, size_t end, const double *initial,
+                         double *final)
 {
+    const size_t state = hv * r->K * r->V;
     struct block b;
-    for (size_t hv = 0; hv < r->HV; hv++)
-        for (size_t v = 0; v < r->V; v += COLUMNS) {
-            const size_t state = hv * r->K * r->V;
-            block_load(&b, r->K, r->V, v, initial ? initial + state : NULL);
-            for (size_t row = begin; row < end; row++)
-                delta_rule(r, row, hv, &b);
-            if (final)
-                block_store(&b, final + state);
-        }
+    for (size_t v = 0; v < r->V; v += COLUMNS) {
+        block_load(&b, r->K, r->V, v, initial ? initial + state : NULL);
+        for (size_t row = begin; row < end; row++)
+            delta_rule(r, row, hv, &b);
+        if (final)
+            block_store(&b, final + state);
+    }
 }
 
-void wd_reference_gdn_forward(const struct wd_problem *p, double *const *t)
+static void forward_head(const struct wd_problem *p, double *const *t, size_t hv)
 {
     const struct recurrence r = {
         .H = p->dim[GDN_H],
@@ -353,12 +393,17 @@ void wd_reference_gdn_forward(const struct wd_problem *p, double *const *t)
     double *final = t[FWD_final_state];
     for (size_t s = 0; s < p->dim[GDN_SEQ]; s++) {
         const struct wd_span span = wd_sequence_span(t[FWD_cu_seqlens], p->dim[GDN_T], s);
-        run_sequence(&r, span.begin, span.end, initial ? initial + s * states : NULL,
+        run_sequence(&r, hv, span.begin, span.end, initial ? initial + s * states : NULL,
                      final ? final + s * states : NULL);
     }
 }
 
-void wd_reference_gdn_decode(const struct wd_problem *p, double *const *t)
+void wd_reference_gdn_forward(const struct wd_problem *p, double *const *t)
+{
+    for_heads(p, t, p->dim[GDN_HV], forward_head);
+}
+
+static void decode_head(const struct wd_problem *p, double *const *t, size_t hv)
 {
     const struct recurrence r = {
         .H = p->dim[DEC_H],
@@ -384,6 +429,11 @@ void wd_reference_gdn_decode(const struct wd_problem *p, double *const *t)
         if (slot < 0 || slot >= (double)p->dim[DEC_SLOTS])
             continue;
         double *state = t[DEC_state] + (size_t)slot * r.HV * r.K * r.V;
-        run_sequence(&r, b * T, (b + 1) * T, state, state);
+        run_sequence(&r, hv, b * T, (b + 1) * T, state, state);
     }
+}
+
+void wd_reference_gdn_decode(const struct wd_problem *p, double *const *t)
+{
+    for_heads(p, t, p->dim[DEC_HV], decode_head);
 }

@@ -7,6 +7,7 @@
 
 #include "context.h"
 #include "convert.h"
+#include "parallel.h"
 #include "status.h"
 
 enum { GUARD = 64 }; /* elements before and after a view */
@@ -23,9 +24,11 @@ static void lay_out(struct wd_trial *t, size_t i, const struct wd_trial_options 
     x->inner = 1;
     for (size_t r = strided; r < rank; r++)
         x->inner *= ext[r];
+    size_t step = x->inner + o->pad;
     for (size_t r = 3; r-- > 0;) {
         x->extent[r] = r < strided ? ext[r] : 1;
-        x->stride[r] = r + 1 < strided ? x->extent[r + 1] * x->stride[r + 1] : x->inner + o->pad;
+        x->stride[r] = step;
+        step *= x->extent[r];
     }
     for (size_t r = 0; r < strided; r++)
         span += ext[r] ? (ext[r] - 1) * x->stride[r] : 0;
@@ -84,28 +87,53 @@ static void repeat(const struct wd_trial_tensor *like, size_t first, size_t size
     }
 }
 
+/* A tensor whose image is made. */
+struct painting {
+    struct wd_trial *t;
+    size_t i;
+    const struct wd_trial_options *o;
+};
+
+/* Some runs of contiguous elements: the input as the type has it, which also comes back as values, or all ones. */
+static void paint_runs(void *user, size_t block)
+{
+    const struct painting *painting = user;
+    const struct wd_trial *t = painting->t;
+    const struct wd_trial_tensor *x = &t->tensor[painting->i];
+    const wd_dtype dtype = t->p.tensor[painting->i].dtype;
+    const struct wd_range runs = wd_trial_block(x, block);
+    for (size_t r = runs.first; r < runs.end; r++) {
+        unsigned char *run = x->image + wd_trial_run_start(x, r) * wd_dtype_size(dtype);
+        if (x->value) {
+            wd_from_double(dtype, x->value + r * x->inner, x->inner, run);
+            wd_to_double(dtype, run, x->inner, x->value + r * x->inner);
+        } else if (repeats(t, painting->i, painting->o)) {
+            repeat(&painting->o->like->tensor[painting->i], r * x->inner, wd_dtype_size(dtype), run, x->inner);
+        } else {
+            memset(run, 0xFF, x->inner * wd_dtype_size(dtype));
+        }
+    }
+}
+
+static void poison(void *user, size_t block)
+{
+    const struct wd_trial_tensor *x = user;
+    const struct wd_range bytes = wd_block(x->bytes, WD_BLOCK, block);
+    for (size_t b = bytes.first; b < bytes.end; b++)
+        x->image[b] = b % 2 ? 0xFF : 0xFE;
+}
+
 /* The buffer before a run: NaN patterns, and in them the input, from which the values come back rounded. Elements of
  * outputs are all ones; everything else, which nobody may touch, is another NaN. */
 static wd_status make_image(struct wd_trial *t, size_t i, const struct wd_trial_options *o)
 {
     struct wd_trial_tensor *x = &t->tensor[i];
-    const wd_dtype dtype = t->p.tensor[i].dtype;
+    struct painting painting = {t, i, o};
     x->image = malloc(x->bytes);
     if (!x->image)
         return no_memory();
-    for (size_t b = 0; b < x->bytes; b++)
-        x->image[b] = b % 2 ? 0xFF : 0xFE;
-    for (size_t r = 0; r < wd_trial_runs(x); r++) {
-        unsigned char *run = x->image + wd_trial_run_start(x, r) * wd_dtype_size(dtype);
-        if (x->value) {
-            wd_from_double(dtype, x->value + r * x->inner, x->inner, run);
-            wd_to_double(dtype, run, x->inner, x->value + r * x->inner);
-        } else if (repeats(t, i, o)) {
-            repeat(&o->like->tensor[i], r * x->inner, wd_dtype_size(dtype), run, x->inner);
-        } else {
-            memset(run, 0xFF, x->inner * wd_dtype_size(dtype));
-        }
-    }
+    wd_parallel(wd_blocks(x->bytes, WD_BLOCK), poison, x);
+    wd_parallel(wd_trial_blocks(x), paint_runs, &painting);
     return WD_OK;
 }
 

@@ -19,6 +19,7 @@
 #define WD_TRIAL_H
 
 #include "fill.h"
+#include "parallel.h"
 
 struct wd_trial_options {
     uint64_t seed;
@@ -109,6 +110,22 @@ static inline size_t wd_trial_run_start(const struct wd_trial_tensor *x, size_t 
 {
     const size_t k = r % x->extent[2], j = r / x->extent[2] % x->extent[1], i = r / x->extent[2] / x->extent[1];
     return x->offset + i * x->stride[0] + j * x->stride[1] + k * x->stride[2];
+}
+
+/** Runs in blocks for wd_parallel(): how many blocks, and the runs of one. */
+static inline size_t wd_trial_block_runs(const struct wd_trial_tensor *x)
+{
+    return x->inner < WD_BLOCK ? WD_BLOCK / (x->inner ? x->inner : 1) : 1;
+}
+
+static inline size_t wd_trial_blocks(const struct wd_trial_tensor *x)
+{
+    return wd_blocks(wd_trial_runs(x), wd_trial_block_runs(x));
+}
+
+static inline struct wd_range wd_trial_block(const struct wd_trial_tensor *x, size_t block)
+{
+    return wd_block(wd_trial_runs(x), wd_trial_block_runs(x), block);
 }
 
 #endif

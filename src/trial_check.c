@@ -3,6 +3,7 @@
 #include "trial.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,15 @@ double wd_trial_bar(const struct wd_problem *p, size_t tensor)
 
 /* ---- The reference ---- */
 
-/* Outputs begin as NaN: what the reference leaves alone must be left alone by the device, too. */
+/* Outputs begin as NaN, or as in-out tensors are: what the reference leaves alone the device must leave alone, too. */
+static void begin_output(void *user, size_t block)
+{
+    const struct wd_trial_tensor *x = user;
+    const struct wd_range runs = wd_trial_block(x, block);
+    for (size_t k = runs.first * x->inner; k < runs.end * x->inner; k++)
+        x->want[k] = x->value ? x->value[k] : (double)NAN;
+}
+
 static wd_status compute_reference(struct wd_trial *t)
 {
     double *want[WD_MAX_TENSORS] = {NULL};
@@ -84,8 +93,7 @@ static wd_status compute_reference(struct wd_trial *t)
         want[i] = x->want = malloc((n + 1) * sizeof(double));
         if (!want[i])
             return wd_fail(WD_ENOMEM, "trial: host memory is exhausted");
-        for (size_t k = 0; k < n; k++)
-            want[i][k] = x->value ? x->value[k] : (double)NAN;
+        wd_parallel(wd_trial_blocks(x), begin_output, x);
     }
     t->p.op->reference(&t->p, want);
     t->has_reference = true;
@@ -127,56 +135,105 @@ static double share_of_bar(double error, double bar)
     return error > 0 ? error / bar : 0;
 }
 
-static void compare(const struct wd_trial *t, size_t i, const double *got, struct wd_trial_result *r)
+/* An output that is compared, in blocks of elements side by side; what the blocks found is gathered here. */
+struct comparison {
+    const struct wd_trial *t;
+    size_t i, n;
+    unsigned char *buffer; /* as it came back */
+    double *got;
+    double bar, rms;
+    pthread_mutex_t lock;
+    double norm, off, max_abs; /* sums of squares: of the reference, of the differences */
+    size_t first_bad;          /* element; n: none */
+    uint64_t bits;
+};
+
+/* The view's elements to `got`, and in their place what was there before. */
+static void take_runs(void *user, size_t block)
 {
-    const char *op = t->p.op->name, *name = t->p.op->tensors[i].name;
-    const double *want = t->tensor[i].want, bar = wd_trial_bar(&t->p, i);
-    const size_t n = wd_tensor_elements(&t->p, i);
-    double norm = 0, off = 0;
-    char at[96];
-    for (size_t k = 0; k < n; k++)
+    const struct comparison *c = user;
+    const struct wd_trial_tensor *x = &c->t->tensor[c->i];
+    const wd_dtype dtype = c->t->p.tensor[c->i].dtype;
+    const size_t size = wd_dtype_size(dtype);
+    const struct wd_range runs = wd_trial_block(x, block);
+    for (size_t r = runs.first; r < runs.end; r++) {
+        const size_t at = wd_trial_run_start(x, r) * size;
+        wd_to_double(dtype, c->buffer + at, x->inner, c->got + r * x->inner);
+        memcpy(c->buffer + at, x->image + at, x->inner * size);
+    }
+}
+
+static void sum_squares(void *user, size_t block)
+{
+    struct comparison *c = user;
+    const double *want = c->t->tensor[c->i].want;
+    const struct wd_range r = wd_block(c->n, WD_BLOCK, block);
+    double norm = 0;
+    for (size_t k = r.first; k < r.end; k++)
         if (isfinite(want[k]))
             norm += want[k] * want[k];
-    const double rms = n ? sqrt(norm / (double)n) : 0;
-    for (size_t k = 0; k < n; k++) {
+    pthread_mutex_lock(&c->lock);
+    c->norm += norm;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* A hash of the values, and of where they stand: FNV-1a by words of 64 bits. */
+static uint64_t hash_values(uint64_t first, const double *value, size_t n)
+{
+    uint64_t hash = 0xcbf29ce484222325u ^ first, word;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&word, &value[i], sizeof word);
+        hash = (hash ^ word ^ word >> 32) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static void sum_differences(void *user, size_t block)
+{
+    struct comparison *c = user;
+    const double *want = c->t->tensor[c->i].want, *got = c->got;
+    const struct wd_range r = wd_block(c->n, WD_BLOCK, block);
+    double off = 0, max_abs = 0;
+    size_t bad = c->n;
+    for (size_t k = r.first; k < r.end; k++) {
         if (same(got[k], want[k]))
             continue;
         const double difference = fabs(got[k] - want[k]), d = isnan(difference) ? INFINITY : difference;
-        if (isinf(d) || d > tolerance(bar, want[k], rms))
-            fault(r, "%s: %s%s is %.9g, not %.9g", op, name, index_text(&t->p, i, k, at), got[k], want[k]);
+        if (bad == c->n && (isinf(d) || d > tolerance(c->bar, want[k], c->rms)))
+            bad = k;
         off += d * d;
-        r->max_abs = fmax(r->max_abs, d);
+        max_abs = fmax(max_abs, d);
     }
+    const uint64_t bits = hash_values(r.first, got + r.first, r.end - r.first);
+    pthread_mutex_lock(&c->lock);
+    c->off += off;
+    c->max_abs = fmax(c->max_abs, max_abs);
+    c->first_bad = bad < c->first_bad ? bad : c->first_bad;
+    c->bits += bits;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void compare(struct comparison *c, struct wd_trial_result *r)
+{
+    const char *op = c->t->p.op->name, *name = c->t->p.op->tensors[c->i].name;
+    const size_t blocks = wd_blocks(c->n, WD_BLOCK);
+    char at[96];
+    wd_parallel(blocks, sum_squares, c);
+    c->rms = c->n ? sqrt(c->norm / (double)c->n) : 0;
+    wd_parallel(blocks, sum_differences, c);
+    if (c->first_bad < c->n)
+        fault(r, "%s: %s%s is %.9g, not %.9g", op, name, index_text(&c->t->p, c->i, c->first_bad, at),
+              c->got[c->first_bad], c->t->tensor[c->i].want[c->first_bad]);
     /* Where the whole reference is denormal or zero, absolute noise of that size is none. */
-    const double error = sqrt(off) / fmax(sqrt(norm), 1e-30);
-    if (error > bar)
-        fault(r, "%s: %s: relative error %.3g, more than %.3g", op, name, error, bar);
-    if (share_of_bar(error, bar) >= share_of_bar(r->error, r->bar)) {
+    const double error = sqrt(c->off) / fmax(sqrt(c->norm), 1e-30);
+    if (error > c->bar)
+        fault(r, "%s: %s: relative error %.3g, more than %.3g", op, name, error, c->bar);
+    if (share_of_bar(error, c->bar) >= share_of_bar(r->error, r->bar)) {
         r->error = error;
-        r->bar = bar;
+        r->bar = c->bar;
     }
-}
-
-/* `buffer` as it came back: the view's elements to `got`, and in their place what was there before. */
-static void take_view(const struct wd_trial *t, size_t i, unsigned char *buffer, double *got)
-{
-    const struct wd_trial_tensor *x = &t->tensor[i];
-    const wd_dtype dtype = t->p.tensor[i].dtype;
-    const size_t size = wd_dtype_size(dtype);
-    for (size_t r = 0; r < wd_trial_runs(x); r++) {
-        const size_t at = wd_trial_run_start(x, r) * size;
-        wd_to_double(dtype, buffer + at, x->inner, got + r * x->inner);
-        memcpy(buffer + at, x->image + at, x->inner * size);
-    }
-}
-
-/* FNV-1a over the bytes of a view's values, on top of `hash`. */
-static uint64_t hash_values(uint64_t hash, const double *value, size_t n)
-{
-    const unsigned char *byte = (const unsigned char *)value;
-    for (size_t i = 0; i < n * sizeof *value; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
+    r->max_abs = fmax(r->max_abs, c->max_abs);
+    r->bits = (r->bits ^ c->bits) * 0x100000001b3u;
 }
 
 /* Everything that is not an output's element must be as it was. */
@@ -194,32 +251,39 @@ static void check_untouched(const struct wd_trial *t, size_t i, const unsigned c
           element < x->offset ? x->offset - element : element - x->offset, element < x->offset ? "before" : "after");
 }
 
-static wd_status check_tensor(struct wd_trial *t, size_t i, struct wd_trial_result *r)
+static wd_status read_back(const struct wd_trial *t, size_t i, unsigned char *buffer)
 {
     const struct wd_trial_tensor *x = &t->tensor[i];
+    const cl_int err = clEnqueueReadBuffer(t->queue, x->mem, CL_TRUE, 0, x->bytes, buffer, 0, NULL, NULL);
+    return err ? wd_fail_cl(err, "trial", "clEnqueueReadBuffer") : WD_OK;
+}
+
+static wd_status check_tensor(struct wd_trial *t, size_t i, struct wd_trial_result *r)
+{
     const bool output = t->p.op->tensors[i].access != WD_IN;
+    const size_t n = wd_tensor_elements(&t->p, i);
+    struct comparison c = {.t = t, .i = i, .n = n, .bar = wd_trial_bar(&t->p, i), .first_bad = n};
     wd_status st = WD_OK;
-    unsigned char *buffer = malloc(x->bytes);
-    double *got = output ? malloc((wd_tensor_elements(&t->p, i) + 1) * sizeof *got) : NULL;
-    if (!buffer || (output && !got)) {
+    if (pthread_mutex_init(&c.lock, NULL))
+        return wd_fail(WD_ENOMEM, "trial: no mutex");
+    c.buffer = malloc(t->tensor[i].bytes);
+    c.got = output ? malloc((n + 1) * sizeof *c.got) : NULL;
+    if (!c.buffer || (output && !c.got)) {
         st = wd_fail(WD_ENOMEM, "trial: host memory is exhausted");
         goto undo_memory;
     }
-    const cl_int err = clEnqueueReadBuffer(t->queue, x->mem, CL_TRUE, 0, x->bytes, buffer, 0, NULL, NULL);
-    if (err) {
-        st = wd_fail_cl(err, "trial", "clEnqueueReadBuffer");
+    if ((st = read_back(t, i, c.buffer)))
         goto undo_memory;
-    }
     if (output) {
-        take_view(t, i, buffer, got);
-        compare(t, i, got, r);
-        r->bits = hash_values(r->bits, got, wd_tensor_elements(&t->p, i));
+        wd_parallel(wd_trial_blocks(&t->tensor[i]), take_runs, &c);
+        compare(&c, r);
     }
-    check_untouched(t, i, buffer, r);
+    check_untouched(t, i, c.buffer, r);
 
 undo_memory:
-    free(got);
-    free(buffer);
+    free(c.got);
+    free(c.buffer);
+    pthread_mutex_destroy(&c.lock);
     return st;
 }
 
@@ -233,26 +297,28 @@ wd_status wd_trial_check(struct wd_trial *t, struct wd_trial_result *result)
     return st;
 }
 
+static wd_status adopt_tensor(struct wd_trial *t, size_t i)
+{
+    struct wd_trial_tensor *x = &t->tensor[i];
+    struct comparison c = {.t = t, .i = i};
+    wd_status st = WD_OK;
+    free(x->want);
+    c.got = x->want = malloc((wd_tensor_elements(&t->p, i) + 1) * sizeof *x->want);
+    c.buffer = malloc(x->bytes);
+    if (!c.got || !c.buffer)
+        st = wd_fail(WD_ENOMEM, "trial: host memory is exhausted");
+    else if (!(st = read_back(t, i, c.buffer)))
+        wd_parallel(wd_trial_blocks(x), take_runs, &c);
+    free(c.buffer);
+    return st;
+}
+
 wd_status wd_trial_adopt(struct wd_trial *t)
 {
     for (size_t i = 0; i < t->p.op->num_tensors; i++) {
-        struct wd_trial_tensor *x = &t->tensor[i];
-        if (!t->p.tensor[i].present || t->p.op->tensors[i].access == WD_IN)
-            continue;
-        const size_t n = wd_tensor_elements(&t->p, i);
-        unsigned char *buffer = malloc(x->bytes);
-        free(x->want);
-        x->want = malloc((n + 1) * sizeof *x->want);
-        if (!buffer || !x->want) {
-            free(buffer);
-            return wd_fail(WD_ENOMEM, "trial: host memory is exhausted");
-        }
-        const cl_int err = clEnqueueReadBuffer(t->queue, x->mem, CL_TRUE, 0, x->bytes, buffer, 0, NULL, NULL);
-        if (!err)
-            take_view(t, i, buffer, x->want);
-        free(buffer);
-        if (err)
-            return wd_fail_cl(err, "trial", "clEnqueueReadBuffer");
+        const wd_status st = t->p.tensor[i].present && t->p.op->tensors[i].access != WD_IN ? adopt_tensor(t, i) : WD_OK;
+        if (st)
+            return st;
     }
     t->has_reference = true;
     return WD_OK;
