@@ -146,7 +146,7 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 #define OF(x, c, head) ROW3(x, b, seq.first_chunk + (c), head)        /* what there is of a chunk */
 #define SCALES (2 * CHUNK + 4)                                        /* floats: q's, k's, exp(g_last) */
 
-/* What item `id` of `items` copies. */
+/* What item `id` of `items` copies. All go round equally often: PoCL 3.1 loses other loops here. */
 #if FORWARD
 #define COPY_FIRST(c, id, items)                                                                                       \
     do {                                                                                                               \
@@ -162,8 +162,9 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
     } while (0)
 MMA_FN void copy_tile(__local uint4 *to, __global const void *from, uint chunks, uint id, uint items)
 {
-    for (uint i = id; i < chunks; i += items)
-        mma_copy(true, to + i, (__global const uint4 *)from + i);
+    for (uint first = 0; first < chunks; first += items)
+        if (first + id < chunks)
+            mma_copy(true, to + first + id, (__global const uint4 *)from + first + id);
 }
 #else
 #define COPY_ROWS(tile, block, x, c, head, id, items)                                                                  \
@@ -180,19 +181,20 @@ MMA_FN void copy_tile(__local uint4 *to, __global const void *from, uint chunks,
 /* Columns `slice` and on of u, 16 to a warp: as [WV][64][16]. Past the end the last row, which meets zeros in k. */
 MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitch, uint rows, uint id, uint items)
 {
-    for (uint i = id; i < U_CHUNKS; i += items) {
-        const uint strip = i / (CHUNK * SIZE_U), row = i / SIZE_U % CHUNK, at = i % SIZE_U;
-        mma_copy(true, to + i, from + min(row, rows - 1) * pitch + strip * 16 + at * (16 / SIZE_U));
+    for (uint first = 0; first < U_CHUNKS; first += items) {
+        const uint i = first + id, strip = i / (CHUNK * SIZE_U), row = i / SIZE_U % CHUNK, at = i % SIZE_U;
+        if (i < U_CHUNKS)
+            mma_copy(true, to + i, from + min(row, rows - 1) * pitch + strip * 16 + at * (16 / SIZE_U));
     }
 }
 
 MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ulong pitch, uint rows, uint id,
                        uint items)
 {
-    for (uint i = id; i < CHUNK; i += items)
-        for (uint word = 0; word < sizeof *to / sizeof(float); word++)
-            mma_copy_word((__local float *)(to + i) + word,
-                          (__global const float *)(from + min(i, rows - 1) * pitch) + word);
+    for (uint first = 0; first < CHUNK; first += items)
+        for (uint word = 0; first + id < CHUNK && word < sizeof *to / sizeof(float); word++)
+            mma_copy_word((__local float *)(to + first + id) + word,
+                          (__global const float *)(from + min(first + id, rows - 1) * pitch) + word);
 }
 #endif
 
