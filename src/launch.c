@@ -196,7 +196,7 @@ static wd_status make_plan(struct wd_context *ctx, const struct wd_problem *p, s
     }
     for (size_t i = 0; i < n; i++) {
         plan->kernel = NULL;
-        st = choice[i].variant->chain ? choice[i].variant->chain(ctx, p, NULL)
+        st = choice[i].variant->chain ? choice[i].variant->chain(ctx, p, choice[i].param, NULL)
                                       : compile_within_limits(ctx, p, &choice[i], &plan->kernel);
         plan->choice = choice[i];
         if (st != WD_ENOTSUP && st != WD_EBUILD)
@@ -311,7 +311,7 @@ wd_status wd_plan_launch(struct wd_context *ctx, const struct wd_problem *p, con
     wd_launch l = launch ? *launch : none;
     l.queue = queue;
     if (choice->variant->chain)
-        return choice->variant->chain(ctx, p, &l);
+        return choice->variant->chain(ctx, p, choice->param, &l);
 
     struct wd_grid grid = {0};
     size_t global[3];
@@ -370,5 +370,5 @@ wd_status wd_op_prepare(struct wd_context *ctx, const struct wd_op *op, const vo
     wd_status st = wd_op_check(op, args, false, &p);
     if (st || p.empty || (st = wd_plan_get(ctx, &p, &plan)))
         return st;
-    return plan->choice.variant->chain ? plan->choice.variant->chain(ctx, &p, NULL) : WD_OK;
+    return plan->choice.variant->chain ? plan->choice.variant->chain(ctx, &p, plan->choice.param, NULL) : WD_OK;
 }

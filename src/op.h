@@ -146,7 +146,7 @@ struct wd_variant {
     void (*grid)(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g);
     /** Instead of a kernel: a composition of other operations' calls (chain.h). `launch` NULL: only prepare them,
      *  where the tensors' cl_mem may be NULL too. NULL for kernels. */
-    wd_status (*chain)(struct wd_context *ctx, const struct wd_problem *p, const wd_launch *launch);
+    wd_status (*chain)(struct wd_context *ctx, const struct wd_problem *p, const int *param, const wd_launch *launch);
     /** Scratch bytes; NULL: none. */
     size_t (*workspace)(const struct wd_problem *p);
 };

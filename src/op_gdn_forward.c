@@ -209,8 +209,10 @@ static void chain_chunks(struct wd_chain *c, const struct between *m)
     wd_chain_call(c, &wd_op_chunk_fwd_o, &fwd_o, true);
 }
 
-static wd_status chain_run(struct wd_context *ctx, const struct wd_problem *p, const wd_launch *launch)
+static wd_status chain_run(struct wd_context *ctx, const struct wd_problem *p, const int *param,
+                           const wd_launch *launch)
 {
+    (void)param;
     struct wd_chain c;
     struct between m;
     wd_chain_begin(&c, ctx, p, launch, chain_workspace(p));

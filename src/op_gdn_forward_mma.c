@@ -147,6 +147,7 @@ struct walk_args {
     size_t B, T, H, HV, K, V, N;
     wd_tensor q, k, w, u, P, scales, initial_state, cu_seqlens, o, final_state;
     wd_math math;
+    int wv, wk, stages; /* wd_walk_params, which are gdn_forward's to choose */
     const int32_t *cu_seqlens_host;
 };
 
@@ -167,37 +168,32 @@ static const struct wd_tensor_desc walk_tensors[] = {
     WD_GDN_STATE(struct walk_args, final_state, WD_OUT, GDN_SEQ, GDN_HV, GDN_K, GDN_V),
 };
 
-static const struct wd_scalar_desc walk_scalars[] = {WD_GDN_MATH(struct walk_args)};
+static const char *const numbers[] = {"0", "1", "2", "3", "4", NULL};
+
+enum { WALK_math, WALK_wv };
+static const struct wd_scalar_desc walk_scalars[] = {
+    [WALK_math] = WD_GDN_MATH(struct walk_args),
+    [WALK_wv] = {.name = "wv", .offset = offsetof(struct walk_args, wv), .kind = WD_CHOICE, .choices = numbers},
+    {.name = "wk", .offset = offsetof(struct walk_args, wk), .kind = WD_CHOICE, .choices = numbers},
+    {.name = "stages", .offset = offsetof(struct walk_args, stages), .kind = WD_CHOICE, .choices = numbers},
+};
 
 static wd_status walk_check(struct wd_problem *p)
 {
     return half_check(p, WALK_cu_seqlens, WALK_k);
 }
 
-static const struct wd_walk walk = {WALK_k, WALK_u, true};
-
-static bool walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
-{
-    return wd_walk_valid(caps, p, &walk, param);
-}
-
-static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
-{
-    wd_walk_model(caps, p, &walk, param);
-}
-
 static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
-    wd_walk_grid(caps, p, &walk, param, g);
+    static const struct wd_walk walk = {WALK_k, WALK_u, true};
+    (void)param;
+    wd_walk_grid(caps, p, &walk, &p->choice[WALK_wv], g);
 }
 
 static const struct wd_variant walk_mma = {
     .name = "mma",
     .file = "gdn_walk_mma.cl",
     .kernel = "gdn_walk_mma",
-    .params = wd_walk_params,
-    .model = walk_model,
-    .valid = walk_valid,
     .grid = walk_grid,
 };
 
@@ -250,18 +246,30 @@ static size_t workspace(const struct wd_problem *p)
     return bytes;
 }
 
+/* The walk as gdn_forward's own problem shows it. */
+static const struct wd_walk walk = {FWD_k, FWD_v, true};
+
+static void model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    wd_walk_model(caps, p, &walk, param);
+}
+
+static bool valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    return wd_walk_valid(caps, p, &walk, param);
+}
+
 static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    static const struct wd_walk whole = {FWD_k, FWD_v, true};
     const char *why = wd_mma_refuse(caps, p, (const size_t[]){FWD_q, FWD_k, FWD_v}, 3);
-    if (why || (why = wd_walk_refuse(caps, p, &whole)))
+    if (why || (why = wd_walk_refuse(caps, p, &walk)))
         return why;
     if (local_bytes(p, wd_dtype_size(p->tensor[FWD_k].dtype)) > caps->local_bytes)
         return "needs local memory for a chunk of k and v";
     return workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer" : NULL;
 }
 
-static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const wd_launch *launch)
+static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const int *param, const wd_launch *launch)
 {
     struct wd_chain chain, *c = &chain;
     struct between m;
@@ -295,6 +303,9 @@ static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const w
         .initial_state = wd_chain_pass(c, FWD_initial_state),
         .o = wd_chain_pass(c, FWD_o),
         .final_state = wd_chain_pass(c, FWD_final_state),
+        .wv = param[WD_WALK_WV],
+        .wk = param[WD_WALK_WK],
+        .stages = param[WD_WALK_STAGES],
     };
 #undef COMMON
     wd_chain_call(c, &gdn_local, &first, false);
@@ -304,7 +315,10 @@ static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const w
 
 const struct wd_variant wd_variant_gdn_forward_mma = {
     .name = "mma",
+    .params = wd_walk_params,
     .refuse = refuse,
+    .model = model,
+    .valid = valid,
     .chain = run,
     .workspace = workspace,
 };

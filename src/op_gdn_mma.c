@@ -185,22 +185,21 @@ const struct wd_variant wd_variant_chunk_fwd_o_mma = {
 
 /* ---- The walk of chunk_fwd_h and gdn_forward ---- */
 
-enum { WALK_WV, WALK_WK, WALK_STAGES };
 const struct wd_param wd_walk_params[] = {
-    [WALK_WV] = {"wv", (const int[]){1, 2, 4, 0}},
-    [WALK_WK] = {"wk", (const int[]){1, 2, 4, 0}},
-    [WALK_STAGES] = {"stages", (const int[]){1, 2, 3, 0}},
+    [WD_WALK_WV] = {"wv", (const int[]){1, 2, 4, 0}},
+    [WD_WALK_WK] = {"wk", (const int[]){1, 2, 4, 0}},
+    [WD_WALK_STAGES] = {"stages", (const int[]){1, 2, 3, 0}},
     {NULL, NULL},
 };
 
 static size_t walk_local(const struct wd_problem *p, const struct wd_walk *walk, const int *param)
 {
-    const size_t size = size_of(p, walk->k), stages = (size_t)param[WALK_STAGES];
+    const size_t size = size_of(p, walk->k), stages = (size_t)param[WD_WALK_STAGES];
     const size_t row_lines = wd_mma_lines(p->dim[GDN_K], size), tokens = wd_mma_lines(WD_GDN_CHUNK, size);
     const size_t rows =
         wd_mma_tile(WD_GDN_CHUNK, row_lines, size) + WD_GDN_CHUNK * size; /* the latter for mma_kn_half */
-    const size_t left = (param[WALK_WK] > 1 ? (size_t)param[WALK_WV] : 1) * 4 * WARP * CHUNK_BYTES;
-    const size_t u = (size_t)param[WALK_WV] * WD_GDN_CHUNK * CHUNK_BYTES * size_of(p, walk->u);
+    const size_t left = (param[WD_WALK_WK] > 1 ? (size_t)param[WD_WALK_WV] : 1) * 4 * WARP * CHUNK_BYTES;
+    const size_t u = (size_t)param[WD_WALK_WV] * WD_GDN_CHUNK * CHUNK_BYTES * size_of(p, walk->u);
     const size_t both = stages * (2 * (rows + 2 * sizeof(cl_ulong)) + u) + left * (row_lines + tokens);
     if (!walk->forward)
         return both + stages * WD_GDN_CHUNK * 2 * sizeof(float); /* gates of either type */
@@ -212,13 +211,13 @@ static size_t walk_local(const struct wd_problem *p, const struct wd_walk *walk,
 static size_t walk_items(const struct wd_caps *caps, const struct wd_walk *walk, const int *param)
 {
     const int fetching = caps->sm < 90 ? 0 : walk->forward ? 1 : 4;
-    return (size_t)(WARP * (param[WALK_WV] * param[WALK_WK] + fetching));
+    return (size_t)(WARP * (param[WD_WALK_WV] * param[WD_WALK_WK] + fetching));
 }
 
 /* A warp keeps half a line of K or a whole number of lines. */
 bool wd_walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param)
 {
-    const size_t wv = (size_t)param[WALK_WV], wk = (size_t)param[WALK_WK];
+    const size_t wv = (size_t)param[WD_WALK_WV], wk = (size_t)param[WD_WALK_WK];
     const size_t halves = 2 * wd_mma_lines(p->dim[GDN_K], size_of(p, walk->k));
     return p->dim[GDN_V] % (16 * wv) == 0 && halves % wk == 0 && (halves == wk || halves / wk % 2 == 0) &&
            walk_items(caps, walk, param) <= MOST_ITEMS && walk_local(p, walk, param) <= caps->local_bytes;
@@ -230,19 +229,19 @@ bool wd_walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const
 void wd_walk_model(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, int *param)
 {
     const size_t states = p->dim[GDN_SEQ] * p->dim[GDN_HV];
-    param[WALK_WV] = p->dim[GDN_V] % 32 == 0 && states * (p->dim[GDN_V] / 32) * 2 > caps->compute_units ? 2 : 1;
-    for (param[WALK_STAGES] = 2; param[WALK_STAGES] > 0; param[WALK_STAGES]--)
-        for (param[WALK_WK] = 4; param[WALK_WK] > 0; param[WALK_WK] /= 2)
+    param[WD_WALK_WV] = p->dim[GDN_V] % 32 == 0 && states * (p->dim[GDN_V] / 32) * 2 > caps->compute_units ? 2 : 1;
+    for (param[WD_WALK_STAGES] = 2; param[WD_WALK_STAGES] > 0; param[WD_WALK_STAGES]--)
+        for (param[WD_WALK_WK] = 4; param[WD_WALK_WK] > 0; param[WD_WALK_WK] /= 2)
             if (wd_walk_valid(caps, p, walk, param))
                 return;
-    param[WALK_WV] = param[WALK_WK] = param[WALK_STAGES] = 1;
+    param[WD_WALK_WV] = param[WD_WALK_WK] = param[WD_WALK_STAGES] = 1;
 }
 
 void wd_walk_grid(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk, const int *param,
                   struct wd_grid *g)
 {
     wd_gdn_grid(g, walk_items(caps, walk, param),
-                p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / (16 * (size_t)param[WALK_WV])));
+                p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / (16 * (size_t)param[WD_WALK_WV])));
 }
 
 const char *wd_walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk)

@@ -24,6 +24,7 @@ struct wd_walk {
 
 enum { WD_WALK_SCALES = 2 * WD_GDN_CHUNK + 4 }; /* floats that gdn_local_mma.cl leaves for a chunk */
 
+enum { WD_WALK_WV, WD_WALK_WK, WD_WALK_STAGES };
 extern const struct wd_param wd_walk_params[];
 
 const char *wd_walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_walk *walk);

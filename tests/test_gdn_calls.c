@@ -232,12 +232,12 @@ static void gdn_forward__workspace__used_if_large_enough(void **unused)
     assert_int_equal(err, CL_SUCCESS);
 
     t->p.workspace = small;
-    assert_int_equal(chain->chain(ctx, &t->p, &launch), WD_EINVAL);
+    assert_int_equal(chain->chain(ctx, &t->p, NULL, &launch), WD_EINVAL);
     assert_non_null(strstr(wd_last_error(), "workspace"));
     assert_null(done);
     t->p.workspace = enough;
     assert_int_equal(wd_trial_reset(t), WD_OK);
-    assert_int_equal(chain->chain(ctx, &t->p, &launch), WD_OK);
+    assert_int_equal(chain->chain(ctx, &t->p, NULL, &launch), WD_OK);
     assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
     clReleaseEvent(done);
     assert_int_equal(wd_trial_check(t, &result), WD_OK);

@@ -51,7 +51,8 @@ static const struct shape shapes[] = {
     {"f16, padded line", FWD_O, 1, 70, 1, 1, 80, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16},
 
     {"short last chunk", WHOLE, 1, 100, 1, 2, 32, 32, 0, .states = true},
-    {"steep", WHOLE, 1, 70, 1, 1, 48, 16, 0, .gates = WD_GATES_STEEP},
+    {"steep", WHOLE, 1, 70, 1, 1, 48, 16, 0, .gates = WD_GATES_STEEP, .param = {1, 2, 1}},
+    {"three chunks in flight", WHOLE, 1, 200, 1, 1, 64, 32, 0, .states = true, .param = {2, 1, 3}},
     {"bf16, packed, raw", WHOLE, 1, 150, 2, 2, 64, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true, .raw = true},
     {"f16, f32 out", WHOLE, 2, 65, 1, 2, 80, 48, 0, .data = WD_F16, .raw = true},
 };
@@ -187,7 +188,7 @@ static void mma__halves_of_gdn_forward__are_not_measured(void **unused)
     assert_int_equal(wd_op_check(call(&small, &args), &args, false, &p), WD_OK);
     ctx->measure = measure;
     measured = 0;
-    assert_int_equal(wd_variant_gdn_forward_mma.chain(ctx, &p, NULL), WD_OK);
+    assert_int_equal(wd_variant_gdn_forward_mma.chain(ctx, &p, (const int[]){1, 2, 1}, NULL), WD_OK);
     ctx->measure = NULL;
     assert_int_equal(measured, 0);
 }

@@ -42,8 +42,6 @@ struct forced {
 static wd_status run_forced(void *user, struct wd_trial *t, const wd_launch *launch)
 {
     const struct forced *f = user;
-    if (!f->kernel)
-        return f->choice->variant->chain(t->ctx, &t->p, launch);
     return wd_plan_launch(t->ctx, &t->p, f->choice, f->kernel, launch);
 }
 
