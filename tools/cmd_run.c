@@ -16,7 +16,7 @@
 struct run_options {
     struct cli_option option[CLI_MAX_OPTIONS];
     size_t count;
-    char name[CLI_MAX_OPTIONS][48], help[CLI_MAX_OPTIONS][128];
+    char name[CLI_MAX_OPTIONS][48], help[CLI_MAX_OPTIONS][224];
 };
 
 static void add_option(struct run_options *o, const char *name, const char *suffix, const char *value, const char *help,
