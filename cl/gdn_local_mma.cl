@@ -41,61 +41,17 @@
 #define MMA_TYPE T_K
 #define MMA_MATH MATH
 #include "common.cl"
-#include "gdn.cl"
-#include "gdn_gates.cl"
-#include "mma.cl"
+#include "gdn_keys_mma.cl"
 #include "gdn_solve_mma.cl"
 
 #define ITEMS 128
 #define WARPS (ITEMS / MMA_WARP)
-#define K_LINES MMA_LINES(K)
 #define BLOCK_K MMA_BLOCK_K(K_LINES)
 #define V_LINES MMA_LINES(V)
-#define TOKENS (CHUNK / MMA_LINE) /* lines of tokens in a chunk */
 #define STRIPS_W (K_LINES * MMA_LINE / BLOCK) /* strips of w, its zero columns too */
 #define SCALES (2 * CHUNK + 4)
 
-/* ---- Sums in two floats ---- */
-
-MMA_FN float2 add2(float2 a, float2 b)
-{
-    return sum_add(a, b.x) + (float2)(0, b.y);
-}
-
-MMA_FN float since(float2 a, float2 b) /* exp(a - b) */
-{
-    return mma_exp((a.x - b.x) + (a.y - b.y));
-}
-
-/* Running sums of 64 values, each item of the first 64 bringing its own. `sums`: 2 * CHUNK. */
-MMA_FN float2 running_sum(float value, __local float2 *sums)
-{
-    const uint id = (uint)get_local_id(0);
-    float2 sum = (float2)(value, 0);
-    uint now = 0;
-    for (uint step = 1; step < CHUNK; step *= 2, now ^= CHUNK) {
-        if (id < CHUNK)
-            sums[now + id] = sum;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (id >= step && id < CHUNK)
-            sum = add2(sum, sums[now + id - step]);
-    }
-    return sum;
-}
-
 /* ---- Rows ---- */
-
-/* A line of rows i and i + 8 of a tile as a left operand. */
-MMA_FN void tile_operand(struct mma m, struct mma_a a[4], __local const uint4 *tile, uint i, uint line)
-{
-    uint4 x[4];
-    MMA_UNROLL
-    for (uint n = 0; n < 4; n++) {
-        const uint row = i + n % 2 * 8;
-        x[n] = tile[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + line * 8 + n / 2 * 4 + m.col];
-    }
-    mma_fetched(m, a, x);
-}
 
 MMA_FN float squares_f32(uint4 x)
 {
@@ -158,8 +114,6 @@ SQUARES_16(bf16)
          n++, odd = n % 2, line = n / 2 * 2 / MMA_CHUNK, pair = n / 2 * 2 % MMA_CHUNK,                                 \
               j = line * MMA_LINE + (m.col + odd * 4) * MMA_CHUNK + pair)
 
-/* One of the four numbers of a sum: of row m.row or, low = false, m.row + 8; .x or, odd, .y. */
-#define PART_OF(c, low, odd) ((low) ? ((odd) ? (c).y : (c).x) : ((odd) ? (c).w : (c).z))
 MMA_FN void set_part(float4 *c, bool low, bool odd, float x)
 {
     if (low && odd)
@@ -171,9 +125,6 @@ MMA_FN void set_part(float4 *c, bool low, bool odd, float x)
     else
         c->z = x;
 }
-
-/* x where `there`, else 0: chosen by bits, or compilers branch around each x. */
-MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0xffffffffu : 0u)); }
 
 /* f32 makes q k^T where it makes k k^T: splitting k's factors costs it more than the registers. 16 bits rather have
  * more groups. */
@@ -200,6 +151,19 @@ MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0
         for (uint j = 0; j < TOKENS; j++)                                                                              \
             mma_nk(m, p[j], MMA_CHUNK, a_q, tile_k, K_LINES, j * MMA_LINE, l);                                         \
     }
+
+/* Puts the inverses of I + L's diagonal blocks in their place in L. */
+MMA_FN void invert_diagonal(__local ELEM(MMA_TYPE) *L, __local const float *D)
+{
+    const uint id = (uint)get_local_id(0);
+    float column[BLOCK];
+    if (id >= CHUNK)
+        return;
+    invert_column(column, D);
+    MMA_UNROLL
+    for (uint i = 0; i < BLOCK; i++)
+        PUT(L + L_AT(id / BLOCK * BLOCK + i, id), column[i]);
+}
 
 __kernel GROUP_SIZE(ITEMS)
 void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, beta), IN(f32, A_log), IN(f32, dt_bias),
@@ -245,7 +209,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
     uint4 next[4];
     if (TOGETHER)
         mma_fetch(m, next, low, high, 0, K);
-    const float2 sum = running_sum(gate, sums);
+    const float2 sum = running_sum(gate, sums, CHUNK);
     if (id < CHUNK)
         gates[id] = sum;
     MMA_WAIT(1);
@@ -267,15 +231,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
             TIMES_Q(l)
     }
 #if L2NORM
-    MMA_UNROLL
-    for (uint n = 0; n < CHUNK / 8; n++) { /* whoever has an element of the diagonal */
-        const uint j = n / MMA_CHUNK * MMA_LINE + m.col * MMA_CHUNK + n % MMA_CHUNK;
-        const float4 x = c[n / MMA_CHUNK][n % MMA_CHUNK];
-        if (j == i || j == i + 8)
-            factor_k[j] = row_factor(j == i ? x.x : x.z, l2norm_eps);
-        if (j + 4 * MMA_CHUNK == i || j + 4 * MMA_CHUNK == i + 8)
-            factor_k[j + 4 * MMA_CHUNK] = row_factor(j + 4 * MMA_CHUNK == i ? x.y : x.w, l2norm_eps);
-    }
+    diagonal_factors(m, factor_k, c, i, l2norm_eps);
     if (TOGETHER) {
         GIVE_SQUARES
     }
@@ -375,7 +331,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         const uint strip = n * WARPS + warp, column = min(strip, STRIPS_W - 1u) * BLOCK; /* no warp may stay behind */
         float4 x[8];
         LOAD_STRIP(x, tile_k, K_LINES, column + 2 * m.row, scale_w);
-        solve(m, x, L);
+        solve(m, x, L, false, BLOCKS - 1);
         if (strip < STRIPS_W)
             STORE_STRIP(x, to_w + column, AT_W, K_LINES * MMA_LINE)
     }
@@ -384,7 +340,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         const uint strip = n * WARPS + warp, column = min(strip, V / BLOCK - 1u) * BLOCK;
         float4 x[8];
         LOAD_STRIP(x, tile_v, V_LINES, column + 2 * m.row, weight);
-        solve(m, x, L);
+        solve(m, x, L, false, BLOCKS - 1);
         if (strip < V / BLOCK)
             STORE_STRIP(x, to_u + column * CHUNK, AT_U, BLOCK)
     }

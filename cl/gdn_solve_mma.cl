@@ -4,7 +4,8 @@
  * at a time: in blocks of 16 tokens, X_b = (I + L_bb)^-1 (Y_b - sum over a < b of L_ba X_a). X and Y are transposed, so
  * that sums serve as left operands as they stand: in x[n] of a strip's 8 float4s, .x and .y are tokens 8n + 2 * m.col
  * and the next of column 2 * m.row, .z and .w of column 2 * m.row + 1. L is kept in local memory, negative, and its
- * blocks on the diagonal give way to their inverses.
+ * blocks on the diagonal give way to their inverses. Or X = Y (I + L)^-1, a strip of 16 rows at a time, by the same
+ * steps from the last block to the first; then X and Y are not transposed, but L is.
  */
 #ifndef WD_GDN_SOLVE_MMA
 #define WD_GDN_SOLVE_MMA
@@ -37,6 +38,17 @@ MMA_FN void put_f32(__local float *p, float x) { *p = x; }
 MMA_FN void put_f16(__local half *p, float x) { vstore_half_rte(x, 0, p); }
 MMA_FN void put_bf16(__local ushort *p, float x) { *p = f32_to_bf16(x); }
 #define PUT(p, x) CAT(put_, MMA_TYPE)(p, x)
+
+/* MMA_CHUNK neighbours, 16 bytes. */
+MMA_FN void put_chunk(__local ELEM(MMA_TYPE) *p, const float *f)
+{
+#if MMA_WIDE
+    *(__local float4 *)p = (float4)(f[0], f[1], f[2], f[3]);
+#else
+    *(__local uint4 *)p = (uint4)(CAT(mma_pack_, MMA_TYPE)(f[0], f[1]), CAT(mma_pack_, MMA_TYPE)(f[2], f[3]),
+                                  CAT(mma_pack_, MMA_TYPE)(f[4], f[5]), CAT(mma_pack_, MMA_TYPE)(f[6], f[7]));
+#endif
+}
 
 #define STEPS (MMA_WIDE ? 2 : 1) /* of depth in a block */
 
@@ -73,41 +85,44 @@ MMA_FN void block_multiply(struct mma m, float4 *c, const struct mma_a a[STEPS],
         mma_multiply(m, c, a[s], b[s], 2);
 }
 
-/* Inverts the diagonal blocks of I + L, an item a column, and puts them in the place of those of L. */
+/* Column id % 16 of (I + D)^-1 where D is block id / 16 on L's diagonal: items below CHUNK have one each, and so have
+ * those of the next 64 in D's next 64 rows. */
 #define D_PITCH (BLOCK + 1)
-MMA_FN void invert_diagonal(__local ELEM(MMA_TYPE) *L, __local const float *D)
+MMA_FN void invert_column(float column[BLOCK], __local const float *D)
 {
     const uint id = (uint)get_local_id(0), x = id % BLOCK, first = id / BLOCK * BLOCK;
-    float column[BLOCK];
-    if (id >= CHUNK)
-        return;
     MMA_UNROLL
     for (uint i = 0; i < BLOCK; i++) {
         float v = i == x ? 1.0f : 0.0f;
         MMA_UNROLL
-        for (uint n = 0; n < i; n++)
-            v -= D[(first + i) * D_PITCH + n] * column[n];
+        for (uint n = 0; n < BLOCK; n++)
+            if (n < i)
+                v -= D[(first + i) * D_PITCH + n] * column[n];
         column[i] = v;
-        PUT(L + L_AT(first + i, first + x), v);
     }
 }
 
-/* (I + L)^-1 of a strip, in place. */
-MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L)
+/* (I + L)^-1 of a strip, in place. Backwards, X (I + L) = Y: x begins with block `last` and goes down to block 0, and
+ * what comes after that is of no use; L stands transposed. */
+MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L, bool backwards, uint last)
 {
+#define BLOCK_OF(n) (backwards ? max(last, n) - (n) : (n))
     struct mma_a a[STEPS];
     MMA_UNROLL
     for (uint to = 0; to < BLOCKS; to++) {
         float4 *y = x + 2 * to;
-        MMA_UNROLL
-        for (uint from = 0; from < to; from++) {
-            block_operand(m, a, x + 2 * from);
-            block_multiply(m, y, a, L, to, from);
+        if (!MMA_SKIP(backwards && to > last)) {
+            MMA_UNROLL
+            for (uint from = 0; from < to; from++) {
+                block_operand(m, a, x + 2 * from);
+                block_multiply(m, y, a, L, BLOCK_OF(to), BLOCK_OF(from));
+            }
+            block_operand(m, a, y);
+            y[0] = y[1] = 0;
+            block_multiply(m, y, a, L, BLOCK_OF(to), BLOCK_OF(to));
         }
-        block_operand(m, a, y);
-        y[0] = y[1] = 0;
-        block_multiply(m, y, a, L, to, to);
     }
+#undef BLOCK_OF
 }
 
 #endif

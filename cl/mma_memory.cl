@@ -161,6 +161,17 @@ MMA_FN void mma_store2_f32(__global float *p, float x, float y) { *(__global flo
 MMA_FN void mma_store2_f16(__global half *p, float x, float y) { *(__global uint *)p = mma_pack_f16(x, y); }
 MMA_FN void mma_store2_bf16(__global ushort *p, float x, float y) { *(__global uint *)p = mma_pack_bf16(x, y); }
 
+/* Four neighbours. */
+MMA_FN void mma_store4_f32(__global float *p, float4 v) { MMA_STORE4(float, p, v); }
+MMA_FN void mma_store4_f16(__global half *p, float4 v)
+{
+    *(__global uint2 *)p = (uint2)(mma_pack_f16(v.x, v.y), mma_pack_f16(v.z, v.w));
+}
+MMA_FN void mma_store4_bf16(__global ushort *p, float4 v)
+{
+    *(__global uint2 *)p = (uint2)(mma_pack_bf16(v.x, v.y), mma_pack_bf16(v.z, v.w));
+}
+
 /* MMA_CHUNK neighbours of any type, as floats: mma_store_T to global memory, mma_load_T from there, mma_read_T from
  * local memory. */
 MMA_FN void mma_store_f32(__global float *p, const float *f)

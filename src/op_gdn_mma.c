@@ -33,31 +33,67 @@ static size_t size_of(const struct wd_problem *p, size_t tensor)
 
 /* ---- Refusals ---- */
 
-/* Rows of every tensor have to begin at 16 bytes, and p->vec counts elements. */
-const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n)
+/* Why the engine cannot serve rows of K elements, and of `V`, in so many chunks, or NULL. Rows of every tensor have to
+ * begin at 16 bytes, and p->vec counts elements. */
+static const char *refuse_rows(const struct wd_caps *caps, const struct wd_problem *p, size_t V, size_t chunks)
 {
     if (caps->sm < 80)
         return "needs a matrix engine: NVIDIA sm_80 or later";
-    if (p->dim[GDN_K] % 16 || p->dim[GDN_V] % 16)
+    if (p->dim[GDN_K] % 16 || V % 16)
         return "K and V must be multiples of 16";
-    for (size_t i = 1; i < n; i++)
-        if (p->tensor[operands[i]].dtype != p->tensor[operands[0]].dtype)
-            return "the factors of a product must have one type";
     unsigned vec = 4;
     for (size_t i = 0; i < p->op->num_tensors; i++)
         if (p->op->tensors[i].vector && p->tensor[i].present && size_of(p, i) < sizeof(float))
             vec = 8;
     if (p->vec < vec)
         return "rows must be aligned to 16 bytes";
-    if (p->dim[GDN_B] * p->dim[GDN_NT] > (size_t)INT32_MAX / 4 / p->dim[GDN_HV])
-        return "too many chunks to number";
-    return NULL;
+    return chunks > (size_t)INT32_MAX / 4 / p->dim[GDN_HV] ? "too many chunks to number" : NULL;
+}
+
+const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n)
+{
+    const char *why = refuse_rows(caps, p, p->dim[GDN_V], p->dim[GDN_B] * p->dim[GDN_NT]);
+    for (size_t i = 1; !why && i < n; i++)
+        if (p->tensor[operands[i]].dtype != p->tensor[operands[0]].dtype)
+            why = "the factors of a product must have one type";
+    return why;
 }
 
 static size_t pieces(const struct wd_problem *p)
 {
     return p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV];
 }
+
+/* ---- gdn_prepare ---- */
+
+static const char *prepare_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    const char *why = refuse_rows(caps, p, 0, p->dim[PREP_B] * p->dim[PREP_NT]);
+    if (why)
+        return why;
+    const size_t tokens = WD_GDN_CHUNK, size = size_of(p, PREP_k);
+    const size_t keys = wd_mma_tile(tokens, wd_mma_lines(p->dim[PREP_K], size), size);
+    const size_t heads = 2 * tokens * ((tokens + 16) * size + 17 * sizeof(float)); /* L and its diagonal of two heads */
+    const size_t local = (keys > heads ? keys : heads) + tokens * 19 * sizeof(float); /* sums, weights, squares */
+    return local > caps->local_bytes ? "needs local memory for a chunk of k" : NULL;
+}
+
+/* Two heads a group. */
+static void prepare_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    const size_t H = p->dim[PREP_H];
+    (void)caps;
+    (void)param;
+    wd_gdn_grid(g, ITEMS, p->dim[PREP_B] * p->dim[PREP_NT] * H * ((p->dim[PREP_HV] / H + 1) / 2));
+}
+
+const struct wd_variant wd_variant_gdn_prepare_mma = {
+    .name = "mma",
+    .file = "gdn_prepare_mma.cl",
+    .kernel = "gdn_prepare_mma",
+    .refuse = prepare_refuse,
+    .grid = prepare_grid,
+};
 
 /* ---- recompute_w_u ---- */
 

@@ -2,6 +2,7 @@
 /* gdn_prepare: from k, beta and gates to the running gates g and the inverse A of each chunk. */
 #include "dims.h"
 #include "op_gdn_gates.h"
+#include "op_gdn_mma.h"
 #include "reference.h"
 #include "status.h"
 
@@ -146,7 +147,7 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &tile, &plain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &wd_variant_gdn_prepare_mma, &tile, &plain, NULL};
 
 const struct wd_op wd_op_gdn_prepare = {
     .id = WD_OP_GDN_PREPARE,

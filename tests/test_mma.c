@@ -5,6 +5,7 @@
  */
 #include "variants.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "op_gdn_mma.h"
@@ -19,6 +20,8 @@ struct shape {
     wd_math math;
     enum wd_gates gates;
     bool A_is_lower, states, raw; /* raw: gates, beta, q and k as Qwen3-Next hands them over */
+    bool forgets, empty;          /* log gates of -inf and -800 among the others; sequences without a token */
+    wd_dtype sums;                /* gdn_prepare: of g */
     int param[3];                 /* zero: the model's */
 };
 
@@ -27,6 +30,7 @@ struct shape {
 #define FWD_H &wd_variant_chunk_fwd_h_mma
 #define FWD_O &wd_variant_chunk_fwd_o_mma
 #define WHOLE &wd_variant_gdn_forward_mma
+#define PREP  &wd_variant_gdn_prepare_mma
 
 static const struct shape shapes[] = {
     {"short last chunk", WU, 1, 100, 1, 2, 32, 64, 0, .A_is_lower = true},
@@ -55,6 +59,17 @@ static const struct shape shapes[] = {
     {"three chunks in flight", WHOLE, 1, 200, 1, 1, 64, 32, 0, .states = true, .param = {2, 1, 3}},
     {"bf16, packed, raw", WHOLE, 1, 150, 2, 2, 64, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true, .raw = true},
     {"f16, f32 out", WHOLE, 2, 65, 1, 2, 80, 48, 0, .data = WD_F16, .raw = true},
+
+    {"narrowest, three heads", PREP, 2, 65, 1, 3, 16, 0, 0, .gates = WD_GATES_MILD},
+    {"short last chunk, steep", PREP, 1, 100, 2, 4, 16, 0, 0, .gates = WD_GATES_STEEP},
+    {"heads of their own", PREP, 1, 127, 2, 2, 16, 0, 0, .gates = WD_GATES_ZERO},
+    {"widest, raw", PREP, 1, 70, 1, 2, 256, 0, 0, .raw = true},
+    {"widest, raw, forgets", PREP, 1, 130, 2, 10, 256, 0, 0, .raw = true, .forgets = true},
+    {"padded line, packed, forgets", PREP, 1, 200, 1, 2, 48, 0, 6, .sums = WD_F32X2, .forgets = true, .empty = true},
+    {"TF32, raw", PREP, 1, 65, 1, 2, 96, 0, 0, .math = WD_MATH_TF32, .raw = true},
+    {"bf16, packed, raw", PREP, 1, 150, 2, 4, 128, 0, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16, .raw = true},
+    {"bf16, f32 out, raw", PREP, 2, 63, 1, 4, 80, 0, 0, .data = WD_BF16, .gates = WD_GATES_STEEP, .raw = true},
+    {"f16, narrowest", PREP, 1, 129, 1, 2, 16, 0, 0, .data = WD_F16, .A = WD_F16},
 };
 
 /* ---- From a case to a call ---- */
@@ -64,6 +79,7 @@ union args {
     wd_chunk_fwd_h_args h;
     wd_chunk_fwd_o_args o;
     wd_gdn_forward_args whole;
+    wd_gdn_prepare_args prepare;
 };
 
 #define SIZES(s) s->B, s->T, s->H, s->HV, s->K, s->V, s->N
@@ -94,16 +110,54 @@ static const struct wd_op *call(const struct shape *s, union args *a)
                                     .final_state = GIVEN(s->states), .math = s->math, OFFSETS(s)}};
         return &wd_op_gdn_forward;
     }
+    if (s->variant == PREP) {
+        const wd_dtype rows = s->out ? s->out : WD_F32, none = WD_DTYPE_DEFAULT;
+        *a = (union args){.prepare = {sizeof a->prepare,
+                                      s->B,
+                                      s->T,
+                                      s->H,
+                                      s->HV,
+                                      s->K,
+                                      s->N,
+                                      .k.dtype = s->data,
+                                      .A_log = GIVEN(s->raw),
+                                      .dt_bias = GIVEN(s->raw),
+                                      .g.dtype = s->sums,
+                                      .A.dtype = s->A,
+                                      .beta_out = GIVEN(s->raw),
+                                      .q.dtype = s->raw ? s->data ? s->data : WD_F32 : none,
+                                      .q_out.dtype = s->raw ? rows : none,
+                                      .k_out.dtype = s->raw ? rows : none,
+                                      .beta_mode = s->raw ? WD_BETA_SIGMOID : WD_BETA_VALUE,
+                                      .l2norm = s->raw,
+                                      .math = s->math,
+                                      OFFSETS(s)}};
+        return &wd_op_gdn_prepare;
+    }
     *a = (union args){.wu = {sizeof a->wu, SIZES(s), .k.dtype = s->data, .v.dtype = s->data, .A.dtype = s->A,
                              .w.dtype = s->out, .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
     return &wd_op_recompute_w_u;
 }
 
+/* Of gdn_prepare's gates every eighth is -inf and every ninth -800, or what softplus makes such; and of its sequences
+ * every other is empty. */
+static void edit(void *user, const struct wd_problem *p, double *const *t)
+{
+    const struct shape *s = user;
+    for (size_t i = 0; s->forgets && i < wd_tensor_elements(p, PREP_gate); i++)
+        if (i % 8 == 3 || i % 9 == 5)
+            t[PREP_gate][i] = (s->raw ? -1 : 1) * (i % 8 == 3 ? -INFINITY : -800);
+    for (size_t i = 1; s->empty && i < s->N; i += 2)
+        t[PREP_cu_seqlens][i] = t[PREP_cu_seqlens][i - 1];
+}
+
 static void check(const struct shape *s)
 {
     union args args;
+    struct shape mine = *s;
     const struct wd_op *op = call(s, &args);
-    const struct wd_trial_options options = {.seed = 1, .gates = s->gates};
+    const struct wd_trial_options options = {
+        .seed = 1, .gates = s->gates, .edit = s->variant == PREP ? edit : NULL, .user = &mine};
     struct wd_caps engine = ctx->caps;
     struct wd_problem p;
     struct wd_trial *t = NULL;
@@ -167,6 +221,12 @@ static void mma__gdn_forward__matches_reference(void **unused)
     check_all(WHOLE);
 }
 
+static void mma__gdn_prepare__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(PREP);
+}
+
 static size_t measured;
 
 static wd_status measure(struct wd_context *context, const struct wd_problem *p, struct wd_choice *choice)
@@ -226,6 +286,7 @@ int main(void)
         cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
         cmocka_unit_test(mma__halves_of_gdn_forward__are_not_measured), /* first: later their plans are made */
         cmocka_unit_test(mma__gdn_forward__matches_reference),
+        cmocka_unit_test(mma__gdn_prepare__matches_reference),
         cmocka_unit_test(mma__what_the_engine_cannot_do__is_refused),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
