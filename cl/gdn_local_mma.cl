@@ -175,7 +175,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
     __local uint4 tile_v[MMA_TILE(CHUNK, V_LINES)] __attribute__((aligned(16)));
     __local uint L_words[CHUNK * L_PITCH * CAT(MMA_SIZE_, MMA_TYPE) / 4] __attribute__((aligned(16)));
     __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)L_words;
-    __local float D[CHUNK * D_PITCH];
+    __local float D[D_SIZE] __attribute__((aligned(16)));
     __local float2 sums[2 * CHUNK], gates[CHUNK];
     __local float weight[CHUNK];             /* beta */
 #if L2NORM
@@ -258,8 +258,8 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
             }
             PUT2(L + row * L_PITCH + L_ITEM(m) + line * MMA_LINE + L_REST(pair, odd), -x[0], -x[1]);
             if (j / BLOCK == row / BLOCK) {
-                D[row * D_PITCH + j % BLOCK] = x[0];
-                D[row * D_PITCH + j % BLOCK + 1] = x[1];
+                D[D_AT(j, row)] = x[0];
+                D[D_AT(j + 1, row)] = x[1];
             }
         }
     }

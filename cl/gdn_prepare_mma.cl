@@ -46,7 +46,7 @@
 
 /* What stands in the room of k later: of each head L, then of each the blocks on its diagonal. In uint4. */
 #define L_ROOM (CHUNK * L_PITCH / MMA_CHUNK)
-#define D_ROOM (CHUNK * D_PITCH / 4)
+#define D_ROOM (D_SIZE / 4)
 #define K_ROOM MMA_TILE(CHUNK, K_LINES)
 #define ROOM (K_ROOM > HEADS * (L_ROOM + D_ROOM) ? K_ROOM : HEADS * (L_ROOM + D_ROOM))
 
@@ -54,31 +54,47 @@
  * .x and .y of two float4s are four neighbours: 4 * m.col and on. */
 #define L_COLUMN(i) ((i) / BLOCK * BLOCK + (i) % 4 / 2 * 8 + (i) % BLOCK / 4 * 2 + (i) % 2)
 
-/* Puts what an item has of L's columns i and i + 8, from k k^T, where they belong: minus L, and D on the diagonal.
- * weight: beta times k's factor, by token. */
+/* What a group knows of a head's tokens. Between tokens of different blocks exp(g_j - g_i) is a product: what is left of
+ * i when j's block begins, and of that at j. So few exponentials are made. Neither overflows: log gates are not
+ * positive. */
+struct head {
+    __local const float2 *gates;
+    __local const float *weight; /* beta times k's factor */
+    __local const float *onward; /* that times exp(g_j - g of its block's first token) */
+};
+
+/* Puts what an item has of L's columns i and i + 8, from k k^T, where they belong: minus L, and D on the diagonal. */
 MMA_FN void put_columns(struct mma m, __local ELEM(MMA_TYPE) *L, __local float *D, const float4 c[TOKENS][MMA_CHUNK],
-                        uint i, __local const float2 *gates, __local const float *weight, __local const float *factor)
+                        uint i, struct head head, __local const float *factor)
 {
     MMA_UNROLL
     for (uint part = 0; part < PARTS; part++) {
         const uint first = part * 4 * MMA_CHUNK, j = first + m.col * MMA_CHUNK;
-        if (first + 4 * MMA_CHUNK <= i / BLOCK * BLOCK) /* above the diagonal */
-            continue;
         MMA_UNROLL
         for (uint r = 0; r < 2; r++) {
             const uint column = i + 8 * r;
+            const float2 here = head.gates[column];
             float x[MMA_CHUNK];
-            MMA_UNROLL
-            for (uint f = 0; f < MMA_CHUNK; f++)
-                x[f] = keep(j + f > column, -weight[j + f] * factor[column] *
-                                                PART_OF(c[part / 2][f], r == 0, part % 2) *
-                                                since(gates[j + f], gates[column]));
-            put_chunk(L + L_COLUMN(column) * L_PITCH + j, x);
-            if (j / BLOCK == column / BLOCK) {
+            if (first + 4 * MMA_CHUNK <= i / BLOCK * BLOCK) /* above the diagonal */
+                continue;
+            if (first > i) {
+                const float left = -factor[column] * since(head.gates[j / BLOCK * BLOCK], here);
                 MMA_UNROLL
                 for (uint f = 0; f < MMA_CHUNK; f++)
-                    D[(j + f) * D_PITCH + column % BLOCK] = -x[f];
+                    x[f] = left * head.onward[j + f] * PART_OF(c[part / 2][f], r == 0, part % 2);
+            } else {
+                MMA_UNROLL
+                for (uint f = 0; f < MMA_CHUNK; f++)
+                    x[f] = keep(j + f > column, -factor[column] * head.weight[j + f] *
+                                                    since(head.gates[j + f], here) *
+                                                    PART_OF(c[part / 2][f], r == 0, part % 2));
+                if (j / BLOCK == column / BLOCK) {
+                    MMA_UNROLL
+                    for (uint f = 0; f < MMA_CHUNK; f += 4)
+                        *(__local float4 *)(D + D_AT(column, j + f)) = -(float4)(x[f], x[f + 1], x[f + 2], x[f + 3]);
+                }
             }
+            put_chunk(L + L_COLUMN(column) * L_PITCH + j, x);
         }
     }
 }
@@ -151,7 +167,7 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
     __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)room;
     __local float *const D = (__local float *)(room + HEADS * L_ROOM);
     __local float2 sums[2 * ITEMS], gates[ITEMS];
-    __local float weight[ITEMS], factor[CHUNK];
+    __local float weight[ITEMS], onward[ITEMS], factor[CHUNK];
 #if HAS_Q_OUT
     __local float squares[CHUNK][4]; /* of q, by an item's part of a row */
 #endif
@@ -210,12 +226,13 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
 #if L2NORM
     diagonal_factors(m, factor, c, i, l2norm_eps);
     barrier(CLK_LOCAL_MEM_FENCE);
-    weight[id] = of_beta * factor[token];
+    of_beta *= factor[token];
 #else
-    weight[id] = of_beta;
     if (id < CHUNK)
         factor[id] = 1;
 #endif
+    weight[id] = of_beta;
+    onward[id] = of_beta * since(sum, gates[id / BLOCK * BLOCK]);
     MMA_UNROLL
     for (uint r = 0; r < 2; r++) {
         const uint row = i + 8 * r;
@@ -232,12 +249,13 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
     barrier(CLK_LOCAL_MEM_FENCE);
 
     MMA_LOOP
-    for (uint n = 0; n < served; n++)
-        put_columns(m, L + n * CHUNK * L_PITCH, D + n * CHUNK * D_PITCH, c, i, gates + n * CHUNK, weight + n * CHUNK,
-                    factor);
+    for (uint n = 0; n < served; n++) {
+        const struct head head = {gates + n * CHUNK, weight + n * CHUNK, onward + n * CHUNK};
+        put_columns(m, L + n * CHUNK * L_PITCH, D + n * D_SIZE, c, i, head, factor);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
     float inverse[BLOCK];
-    invert_column(inverse, D);
+    invert_column(inverse, D + id / CHUNK * D_SIZE);
     MMA_UNROLL
     for (uint n = 0; n < BLOCK; n += MMA_CHUNK)
         put_chunk(L + (id / CHUNK * CHUNK + L_COLUMN(token)) * L_PITCH + token / BLOCK * BLOCK + n, inverse + n);

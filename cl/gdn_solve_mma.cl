@@ -85,20 +85,34 @@ MMA_FN void block_multiply(struct mma m, float4 *c, const struct mma_a a[STEPS],
         mma_multiply(m, c, a[s], b[s], 2);
 }
 
-/* Column id % 16 of (I + D)^-1 where D is block id / 16 on L's diagonal: items below CHUNK have one each, and so have
- * those of the next 64 in D's next 64 rows. */
-#define D_PITCH (BLOCK + 1)
+/* The blocks on L's diagonal in f32, transposed: element (i, j) of L is at D_AT(j, i). Blocks begin 16 bytes apart in
+ * the banks, since a warp reads two at a time. */
+#define D_PITCH (BLOCK + 4)
+#define D_AT(j, i) ((j)*D_PITCH + (j) / BLOCK * 4 + (i) % BLOCK)
+#define D_SIZE D_AT(CHUNK, 0)
+
+/* Column id % 16 of (I + D)^-1 where D is block id / 16: as soon as an element is known, what it takes off those below
+ * it, which do not wait for each other. */
 MMA_FN void invert_column(float column[BLOCK], __local const float *D)
 {
-    const uint id = (uint)get_local_id(0), x = id % BLOCK, first = id / BLOCK * BLOCK;
+    const uint x = (uint)get_local_id(0) % BLOCK;
+    __local const float *row = D + D_AT((uint)get_local_id(0) % CHUNK / BLOCK * BLOCK, 0);
     MMA_UNROLL
-    for (uint i = 0; i < BLOCK; i++) {
-        float v = i == x ? 1.0f : 0.0f;
+    for (uint i = 0; i < BLOCK; i++)
+        column[i] = i == x ? 1.0f : 0.0f;
+    MMA_UNROLL
+    for (uint j = 0; j < BLOCK - 1; j++) {
+        float f[BLOCK];
         MMA_UNROLL
-        for (uint n = 0; n < BLOCK; n++)
-            if (n < i)
-                v -= D[(first + i) * D_PITCH + n] * column[n];
-        column[i] = v;
+        for (uint i = 0; i < BLOCK; i += 4)
+            if (i + 3 > j) {
+                const float4 four = *(__local const float4 *)(row + j * D_PITCH + i);
+                f[i] = four.x, f[i + 1] = four.y, f[i + 2] = four.z, f[i + 3] = four.w;
+            }
+        MMA_UNROLL
+        for (uint i = 0; i < BLOCK; i++)
+            if (i > j)
+                column[i] -= f[i] * column[j];
     }
 }
 

@@ -102,7 +102,7 @@ static size_t local_bytes(const struct wd_problem *p, size_t data)
     const size_t tokens = WD_GDN_CHUNK;
     return wd_mma_tile(tokens, wd_mma_lines(p->dim[GDN_K], data), data) +
            wd_mma_tile(tokens, wd_mma_lines(p->dim[GDN_V], data), data) + tokens * (tokens + 16) * data + /* L */
-           tokens * 17 * sizeof(float) +          /* its diagonal */
+           WD_MMA_DIAGONAL +                      /* its blocks on the diagonal */
            tokens * (6 + 7) * sizeof(float) + 16; /* gates, scales and squares */
 }
 

@@ -73,8 +73,8 @@ static const char *prepare_refuse(const struct wd_caps *caps, const struct wd_pr
         return why;
     const size_t tokens = WD_GDN_CHUNK, size = size_of(p, PREP_k);
     const size_t keys = wd_mma_tile(tokens, wd_mma_lines(p->dim[PREP_K], size), size);
-    const size_t heads = 2 * tokens * ((tokens + 16) * size + 17 * sizeof(float)); /* L and its diagonal of two heads */
-    const size_t local = (keys > heads ? keys : heads) + tokens * 19 * sizeof(float); /* sums, weights, squares */
+    const size_t heads = 2 * (tokens * (tokens + 16) * size + WD_MMA_DIAGONAL);       /* L of two heads */
+    const size_t local = (keys > heads ? keys : heads) + tokens * 21 * sizeof(float); /* sums, weights, squares */
     return local > caps->local_bytes ? "needs local memory for a chunk of k" : NULL;
 }
 

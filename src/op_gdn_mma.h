@@ -16,6 +16,8 @@ const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p
 size_t wd_mma_lines(size_t elements, size_t size);
 size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size);
 
+enum { WD_MMA_DIAGONAL = (WD_GDN_CHUNK * 20 + 16) * 4 }; /* bytes of gdn_solve_mma.cl's D_SIZE floats */
+
 /* ---- The walk along a sequence (cl/gdn_walk_mma.cl), which two operations take ---- */
 
 struct wd_walk {
