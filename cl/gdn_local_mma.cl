@@ -258,8 +258,8 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
             }
             PUT2(L + row * L_PITCH + L_ITEM(m) + line * MMA_LINE + L_REST(pair, odd), -x[0], -x[1]);
             if (j / BLOCK == row / BLOCK) {
-                D[D_AT(j, row)] = x[0];
-                D[D_AT(j + 1, row)] = x[1];
+                D[D_AT(j, row)] = -x[0];
+                D[D_AT(j + 1, row)] = -x[1];
             }
         }
     }

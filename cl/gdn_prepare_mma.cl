@@ -59,43 +59,51 @@
  * positive. */
 struct head {
     __local const float2 *gates;
-    __local const float *weight; /* beta times k's factor */
+    __local const float *weight; /* minus beta times k's factor */
     __local const float *onward; /* that times exp(g_j - g of its block's first token) */
 };
 
-/* Puts what an item has of L's columns i and i + 8, from k k^T, where they belong: minus L, and D on the diagonal. */
+/* Puts what an item has of L's columns i and i + 8, from k k^T, where they belong, and the blocks on the diagonal in D
+ * too. Its rows in c are already scaled by their own factors. */
 MMA_FN void put_columns(struct mma m, __local ELEM(MMA_TYPE) *L, __local float *D, const float4 c[TOKENS][MMA_CHUNK],
-                        uint i, struct head head, __local const float *factor)
+                        uint i, struct head head)
 {
+    const float2 low = head.gates[i], high = head.gates[i + 8];
     MMA_UNROLL
     for (uint part = 0; part < PARTS; part++) {
         const uint first = part * 4 * MMA_CHUNK, j = first + m.col * MMA_CHUNK;
-        MMA_UNROLL
-        for (uint r = 0; r < 2; r++) {
-            const uint column = i + 8 * r;
-            const float2 here = head.gates[column];
-            float x[MMA_CHUNK];
-            if (first + 4 * MMA_CHUNK <= i / BLOCK * BLOCK) /* above the diagonal */
-                continue;
-            if (first > i) {
-                const float left = -factor[column] * since(head.gates[j / BLOCK * BLOCK], here);
-                MMA_UNROLL
-                for (uint f = 0; f < MMA_CHUNK; f++)
-                    x[f] = left * head.onward[j + f] * PART_OF(c[part / 2][f], r == 0, part % 2);
-            } else {
-                MMA_UNROLL
-                for (uint f = 0; f < MMA_CHUNK; f++)
-                    x[f] = keep(j + f > column, -factor[column] * head.weight[j + f] *
-                                                    since(head.gates[j + f], here) *
-                                                    PART_OF(c[part / 2][f], r == 0, part % 2));
-                if (j / BLOCK == column / BLOCK) {
-                    MMA_UNROLL
-                    for (uint f = 0; f < MMA_CHUNK; f += 4)
-                        *(__local float4 *)(D + D_AT(column, j + f)) = -(float4)(x[f], x[f + 1], x[f + 2], x[f + 3]);
-                }
+        float x[2][MMA_CHUNK];
+        if (first + 4 * MMA_CHUNK <= i / BLOCK * BLOCK) /* above the diagonal */
+            continue;
+        if (first > i) {
+            const float2 begin = head.gates[j / BLOCK * BLOCK];
+            const float left[2] = {since(begin, low), since(begin, high)};
+            mma_read_f32(x[0], head.onward + j);
+            MMA_UNROLL
+            for (uint f = 0; f < MMA_CHUNK; f++) {
+                x[1][f] = x[0][f] * left[1] * PART_OF(c[part / 2][f], false, part % 2);
+                x[0][f] = x[0][f] * left[0] * PART_OF(c[part / 2][f], true, part % 2);
             }
-            put_chunk(L + L_COLUMN(column) * L_PITCH + j, x);
+        } else {
+            mma_read_f32(x[0], head.weight + j);
+            MMA_UNROLL
+            for (uint f = 0; f < MMA_CHUNK; f++) {
+                const float2 gate = head.gates[j + f];
+                const float weight = x[0][f];
+                x[0][f] = keep(j + f > i, weight * since(gate, low) * PART_OF(c[part / 2][f], true, part % 2));
+                x[1][f] = keep(j + f > i + 8, weight * since(gate, high) * PART_OF(c[part / 2][f], false, part % 2));
+            }
+            MMA_UNROLL
+            for (uint r = 0; r < 2; r++)
+                MMA_UNROLL
+                for (uint f = 0; f < MMA_CHUNK; f += 4)
+                    if (j / BLOCK == i / BLOCK)
+                        *(__local float4 *)(D + D_AT(i + 8 * r, j + f)) =
+                            (float4)(x[r][f], x[r][f + 1], x[r][f + 2], x[r][f + 3]);
         }
+        MMA_UNROLL
+        for (uint r = 0; r < 2; r++)
+            put_chunk(L + L_COLUMN(i + 8 * r) * L_PITCH + j, x[r]);
     }
 }
 
@@ -167,7 +175,10 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
     __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)room;
     __local float *const D = (__local float *)(room + HEADS * L_ROOM);
     __local float2 sums[2 * ITEMS], gates[ITEMS];
-    __local float weight[ITEMS], onward[ITEMS], factor[CHUNK];
+    __local float weight[ITEMS], onward[ITEMS];
+#if L2NORM
+    __local float factor[CHUNK];
+#endif
 #if HAS_Q_OUT
     __local float squares[CHUNK][4]; /* of q, by an item's part of a row */
 #endif
@@ -205,7 +216,7 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
 
     const uint i = warp * BLOCK + m.row; /* this item's rows of k and columns of L: i and i + 8 */
 #if HAS_Q_OUT
-    MMA_UNROLL
+    MMA_LOOP
     for (uint r = 0; r < 2; r++)
         if (pair == 0 && i + 8 * r < rows)
             squares[i + 8 * r][m.col] = square_sum(m, ROW3(q, b, t + i + 8 * r, hk));
@@ -227,13 +238,14 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
     diagonal_factors(m, factor, c, i, l2norm_eps);
     barrier(CLK_LOCAL_MEM_FENCE);
     of_beta *= factor[token];
-#else
-    if (id < CHUNK)
-        factor[id] = 1;
-#endif
-    weight[id] = of_beta;
-    onward[id] = of_beta * since(sum, gates[id / BLOCK * BLOCK]);
     MMA_UNROLL
+    for (uint n = 0; n < CHUNK / 8; n++)
+        c[n / MMA_CHUNK][n % MMA_CHUNK] *= (float4)((float2)factor[i], (float2)factor[i + 8]);
+#endif
+    weight[id] = -of_beta;
+    onward[id] = -of_beta * since(sum, gates[id / BLOCK * BLOCK]);
+#if HAS_K_OUT || HAS_Q_OUT
+    MMA_LOOP
     for (uint r = 0; r < 2; r++) {
         const uint row = i + 8 * r;
         if (pair > 0 || row >= rows)
@@ -246,12 +258,13 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
                     row_factor(squares[row][0] + squares[row][1] + squares[row][2] + squares[row][3], l2norm_eps));
 #endif
     }
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     MMA_LOOP
     for (uint n = 0; n < served; n++) {
         const struct head head = {gates + n * CHUNK, weight + n * CHUNK, onward + n * CHUNK};
-        put_columns(m, L + n * CHUNK * L_PITCH, D + n * D_SIZE, c, i, head, factor);
+        put_columns(m, L + n * CHUNK * L_PITCH, D + n * D_SIZE, c, i, head);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float inverse[BLOCK];

@@ -85,14 +85,14 @@ MMA_FN void block_multiply(struct mma m, float4 *c, const struct mma_a a[STEPS],
         mma_multiply(m, c, a[s], b[s], 2);
 }
 
-/* The blocks on L's diagonal in f32, transposed: element (i, j) of L is at D_AT(j, i). Blocks begin 16 bytes apart in
- * the banks, since a warp reads two at a time. */
+/* The blocks on L's diagonal in f32, negative too and transposed: element (i, j) is at D_AT(j, i). Blocks begin 16 bytes
+ * apart in the banks, since a warp reads two at a time. */
 #define D_PITCH (BLOCK + 4)
 #define D_AT(j, i) ((j)*D_PITCH + (j) / BLOCK * 4 + (i) % BLOCK)
 #define D_SIZE D_AT(CHUNK, 0)
 
-/* Column id % 16 of (I + D)^-1 where D is block id / 16: as soon as an element is known, what it takes off those below
- * it, which do not wait for each other. */
+/* Column id % 16 of the inverse of I + L's block id / 16 on the diagonal: as soon as an element is known, it gives those
+ * below it their due, which do not wait for each other. */
 MMA_FN void invert_column(float column[BLOCK], __local const float *D)
 {
     const uint x = (uint)get_local_id(0) % BLOCK;
@@ -112,7 +112,7 @@ MMA_FN void invert_column(float column[BLOCK], __local const float *D)
         MMA_UNROLL
         for (uint i = 0; i < BLOCK; i++)
             if (i > j)
-                column[i] -= f[i] * column[j];
+                column[i] += f[i] * column[j];
     }
 }
 
