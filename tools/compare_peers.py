@@ -193,10 +193,11 @@ def make_inputs(op, s, dtype, device):
                 "beta": torch.rand(B, HV, device=device), "state": normal(B, HV, K, V, kind=f32)}
     T = s["T"]
     i = {"k": unit(B, T, H, K), "beta": torch.rand(B, T, HV, device=device), "gate": gate(B, T, HV)}
-    i["g"] = flat(chunked(i["gate"]).cumsum(-1))
+    i["g"] = flat(chunked(i["gate"]).cumsum(-1)).contiguous()
+    i["g2"] = i["g"] * 1.4426950408889634
     if op == "recompute_w_u":
         A = torch.eye(CHUNK, device=device) + (torch.randn(B, HV, T // CHUNK, CHUNK, CHUNK, device=device) / 8).tril(-1)
-        return {**i, "v": normal(B, T, HV, V), "A": flat(A).to(dtype)}
+        return {**i, "v": normal(B, T, HV, V), "A": flat(A).contiguous().to(dtype)}
     if op == "chunk_fwd_h":
         return {**i, "w": 0.5 * unit(B, T, HV, K), "u": normal(B, T, HV, V)}
     if op == "chunk_fwd_o":
@@ -210,17 +211,18 @@ def make_inputs(op, s, dtype, device):
 
 
 def fla_form(op, log2):
-    """flash-linear-attention's form of an operation. Some versions take sums of gates in base 2: log2."""
-    unit = 1.4426950408889634 if log2 else 1.0
+    """flash-linear-attention's form of an operation. Some versions take sums of gates in base 2: log2. Tensors must be
+    contiguous: the inner forms do not look."""
+    g = "g2" if log2 else "g"
     if op == "recompute_w_u":
         from fla.ops.gated_delta_rule.wy_fast import recompute_w_u_fwd
-        return lambda i, s: recompute_w_u_fwd(k=i["k"], v=i["v"], beta=i["beta"], A=i["A"], g=i["g"] * unit)
+        return lambda i, s: recompute_w_u_fwd(k=i["k"], v=i["v"], beta=i["beta"], A=i["A"], g=i[g])
     if op == "chunk_fwd_h":
         from fla.ops.common.chunk_delta_h import chunk_gated_delta_rule_fwd_h
-        return lambda i, s: chunk_gated_delta_rule_fwd_h(k=i["k"], w=i["w"], u=i["u"], g=i["g"] * unit)[:2]
+        return lambda i, s: chunk_gated_delta_rule_fwd_h(k=i["k"], w=i["w"], u=i["u"], g=i[g])[:2]
     if op == "chunk_fwd_o":
         from fla.ops.common.chunk_o import chunk_fwd_o as form
-        return lambda i, s: (form(q=i["q"], k=i["k"], v=i["v_new"], h=i["h"], g=i["g"] * unit,
+        return lambda i, s: (form(q=i["q"], k=i["k"], v=i["v_new"], h=i["h"], g=i[g],
                                   scale=i["q"].shape[-1] ** -0.5),)
     if op == "gdn_forward" and not log2:
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
@@ -234,11 +236,17 @@ def fla_form(op, log2):
     return None
 
 
-def peers(op, options):
+def compiled(op, shape):
+    if op in ("chunk_fwd_h", "gdn_forward") and shape["T"] > 32 * CHUNK:
+        raise RuntimeError(f"unrolls a loop of {shape['T'] // CHUNK} chunks")
+    return torch.compile(OPERATIONS[op], dynamic=False)
+
+
+def peers(op, shape, options):
     """(name, maker); a maker may raise."""
     yield "eager", lambda: OPERATIONS[op]
     if not options.no_compile:
-        yield "compile", lambda: torch.compile(OPERATIONS[op], dynamic=False)
+        yield "compile", lambda: compiled(op, shape)
     if options.device == "cuda":
         yield "fla", lambda: fla_form(op, False)
         yield "fla", lambda: fla_form(op, True)
@@ -313,7 +321,7 @@ def prepare_peers(op, shape, inputs, options):
     """Runs each peer once against float64; {name: (function, error)}, {name: why not}."""
     ready, refused = {}, {}
     want = OPERATIONS[op](copied(inputs, torch.float64), shape)
-    for name, make in peers(op, options):
+    for name, make in peers(op, shape, options):
         if name in ready:
             continue
         try:
