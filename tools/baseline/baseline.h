@@ -43,6 +43,12 @@ void base_gdn_forward(struct base_shape s, float scale, const float *q, const fl
 void base_gdn_decode(size_t B, struct base_shape s, float scale, const float *q, const float *k, const float *v,
                      const float *gate, const float *beta, float *state, float *o);
 
+/* Call it first in main(): lets OpenBLAS use one thread a product, and the kernels that the processor is made for, for
+ * which the program may have to start anew. */
+void blas_begin(char **argv);
+/* Whose kernels it uses, as "SkylakeX". */
+const char *blas_core(void);
+
 /* The same with cblas_sgemm, one product a call on one thread, threads over chunks or heads. */
 void blas_recompute_w_u(struct base_shape s, const float *k, const float *v, const float *beta, const float *A,
                         const float *g, float *w, float *u);

@@ -244,8 +244,8 @@ static void print_head(const struct bench *b)
     printf("%s: copy %.1f GB/s (one core %.1f, x %.2f), multiply-add %.1f GFLOP/s (one core %.1f, x %.2f; C %.1f)\n",
            all->ctx->caps.name, all->copy_rate * 1e-9, one->copy_rate * 1e-9, all->copy_rate / one->copy_rate,
            all->fma_rate * 1e-9, one->fma_rate * 1e-9, all->fma_rate / one->fma_rate, c_peak * 1e-9);
-    printf("%s in ms, medians of %d rounds; the last columns: all cores over one, ours and C\n",
-           b->processor_time ? "processor time" : "times", ROUNDS);
+    printf("%s in ms, medians of %d rounds; the last columns: all cores over one, ours and C; OpenBLAS for %s\n",
+           b->processor_time ? "processor time" : "times", ROUNDS, blas_core());
     printf("%-38s %8s %8s  %-18s %8s  %5s  %-27s  %4s  %4s\n", "case", "ours", "C", "C/ours (range)", "OpenBLAS",
            "ratio", "rate", "ours", "C");
 }
@@ -254,6 +254,7 @@ int main(int argc, char **argv)
 {
     static struct bench b = {.seed = 1};
     int failures = 0;
+    blas_begin(argv);
     b.processor_time = argc > 1 && strcmp(argv[1], "-p") == 0;
     const char *pattern = argc > 1 + b.processor_time ? argv[1 + b.processor_time] : "";
     open_sides(&b);

@@ -4,9 +4,40 @@
 
 #include <cblas.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { C = 64 };
+
+/* OpenBLAS 0.3.21 does not know every virtual machine's processor, and takes kernels of 2004 then. */
+static const char *core_to_use(const char *found)
+{
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    static const char *const with_avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids", NULL};
+    static const char *const with_avx2[] = {"Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids", NULL};
+    const char *const *good = avx512 ? with_avx512 : avx2 ? with_avx2 : NULL;
+    for (size_t i = 0; good && good[i]; i++)
+        if (strcmp(found, good[i]) == 0)
+            return NULL;
+    return good ? good[0] : NULL;
+}
+
+void blas_begin(char **argv)
+{
+    const char *core = core_to_use(openblas_get_corename());
+    if (core && !getenv("OPENBLAS_CORETYPE")) { /* it is read when the library is loaded */
+        setenv("OPENBLAS_CORETYPE", core, 1);
+        execv("/proc/self/exe", argv);
+    }
+    openblas_set_num_threads(1); /* products are small and each thread of ours has its own: more would only wait */
+}
+
+const char *blas_core(void)
+{
+    return openblas_get_corename();
+}
 
 /* c[m][n] = alpha * a[m][k] @ b[k][n] + beta * c, rows lda, ldb, ldc apart. */
 static void product(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
