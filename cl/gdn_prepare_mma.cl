@@ -175,7 +175,7 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
     __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)room;
     __local float *const D = (__local float *)(room + HEADS * L_ROOM);
     __local float2 sums[2 * ITEMS], gates[ITEMS];
-    __local float weight[ITEMS], onward[ITEMS];
+    __local float weight[ITEMS] __attribute__((aligned(16))), onward[ITEMS] __attribute__((aligned(16)));
 #if L2NORM
     __local float factor[CHUNK];
 #endif
