@@ -73,6 +73,9 @@ const struct op_case op_cases[] = {
     {"gdn_prepare", "B=2,T=100,H=2,HV=4,K=64", CASE_VERIFY},
     {"gdn_prepare", "B=1,T=70,H=1,HV=1,K=100,q,q_out,k_out,beta_out,l2norm,beta_mode=sigmoid,A_log,dt_bias",
      CASE_VERIFY_F32},
+    {"gdn_prepare",
+     "B=1,T=150,H=2,HV=6,K=128,N=3,cu_seqlens,q,q_out,k_out,beta_out,l2norm,beta_mode=sigmoid,A_log,dt_bias",
+     CASE_VERIFY},
     {"gdn_prepare", "B=1,T=8192,H=16,HV=32,K=128", CASE_BENCH_GPU},
     {"gdn_prepare", "B=1,T=2048,H=4,HV=8,K=128", CASE_BENCH_CPU | CASE_DEMO},
 
