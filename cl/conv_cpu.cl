@@ -23,7 +23,7 @@ static inline void put(__global ELEM(T_OUT) *p, VFLOAT y, const bool stream)
         STVL(T_OUT, p, y);
 }
 
-/* Weights, transposed, and biases of `n` channels from d. */
+/* Weights, transposed, and biases of `n` channels from d; zeros up to a multiple of VL. */
 static inline void load_weights(VIEW_IN(T_WEIGHT, weight), VIEW_IN(T_BIAS, bias), ulong d, uint n,
                                 float w[W][BLOCK], float b[BLOCK])
 {
@@ -31,6 +31,11 @@ static inline void load_weights(VIEW_IN(T_WEIGHT, weight), VIEW_IN(T_BIAS, bias)
         b[i] = BIAS(d + i);
         for (uint k = 0; k < W; k++)
             w[k][i] = WEIGHT(d + i, k);
+    }
+    for (uint i = n; i % VL != 0; i++) {
+        b[i] = 0;
+        for (uint k = 0; k < W; k++)
+            w[k][i] = 0;
     }
 }
 
