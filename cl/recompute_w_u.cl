@@ -91,12 +91,13 @@ GROUP_SIZE(TILE_ITEMS) __kernel void recompute_w_u_tile(WU_ARGS)
     for (int d = 0; d < rows; d += DEPTH) {
         TILE_STAGE(T_A, left, TILE_PITCH(DEPTH), CHUNK, DEPTH, ROW3(A, b, t, hv) + d, A_at.z, rows, rows - d,
                    x * *(__local const float4 *)(scale + d + c))
-        if (is_w)
+        if (is_w) {
             TILE_STAGE(T_K, right, COLUMNS, DEPTH, COLUMNS, ROW3(k, b, t + d, hk) + column, k_at.z, rows - d,
                        K - column, x)
-        else
+        } else {
             TILE_STAGE(T_V, right, COLUMNS, DEPTH, COLUMNS, ROW3(v, b, t + d, hv) + column, v_at.z, rows - d,
                        V - column, x)
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
         tile_multiply(acc, left, TILE_PITCH(DEPTH), right, COLUMNS, DEPTH);
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -39,26 +39,29 @@ static inline uint tile_x(void) { return tile_item() % TX; }
 static inline uint tile_y(void) { return tile_item() / TX; }
 
 /* tile_load_T: four elements at p, of which the first `left` exist; zeros for the others.
- * tile_store_T: the first `left` of four. */
+ * tile_store_T: the first `left` of four.
+ * TILE_TAIL(left): how many there are if not four. The compiler sees that a width of whole fours has none. */
+#define TILE_TAIL(left) ((left) > 0 ? (left)&3 : 0)
 #define TILE_ACCESS(T)                                                                                                 \
     static inline float4 tile_load_##T(__global const ELEM(T) *p, int left)                                            \
     {                                                                                                                  \
         if (left >= 4)                                                                                                 \
             return LDA(T, 4, p);                                                                                       \
-        return (float4)(left > 0 ? LD(T, p, 0) : 0.0f, left > 1 ? LD(T, p, 1) : 0.0f, left > 2 ? LD(T, p, 2) : 0.0f,   \
-                        0.0f);                                                                                         \
+        const int n = TILE_TAIL(left);                                                                                 \
+        return (float4)(n > 0 ? LD(T, p, 0) : 0.0f, n > 1 ? LD(T, p, 1) : 0.0f, n > 2 ? LD(T, p, 2) : 0.0f, 0.0f);     \
     }                                                                                                                  \
     static inline void tile_store_##T(__global ELEM(T) *p, float4 v, int left)                                         \
     {                                                                                                                  \
+        const int n = TILE_TAIL(left);                                                                                 \
         if (left >= 4) {                                                                                               \
             STA(T, 4, p, v);                                                                                           \
             return;                                                                                                    \
         }                                                                                                              \
-        if (left > 0)                                                                                                  \
+        if (n > 0)                                                                                                     \
             ST(T, p, 0, v.x);                                                                                          \
-        if (left > 1)                                                                                                  \
+        if (n > 1)                                                                                                     \
             ST(T, p, 1, v.y);                                                                                          \
-        if (left > 2)                                                                                                  \
+        if (n > 2)                                                                                                     \
             ST(T, p, 2, v.z);                                                                                          \
     }
 
@@ -69,16 +72,23 @@ TILE_ACCESS(bf16)
 #define TILE_LOAD(T, p, left) CAT(tile_load_, T)(p, left)
 #define TILE_STORE(T, p, v, left) CAT(tile_store_, T)(p, v, left)
 
-/* The whole group copies a matrix of ROWS x COLS floats (COLS a multiple of 4) to local memory: rows of `pitch` floats
- * from rows of elements `stride` apart at p, of which `rows` x `cols` exist (either may be negative). `value` says what
- * is kept of x, the four elements at row r, column c. */
+/* The whole group copies a matrix of ROWS x COLS floats to local memory: rows of `pitch` floats from rows of elements
+ * `stride` apart at p, of which `rows` x `cols` exist (either may be negative). `value` says what is kept of x, the four
+ * elements at row r, column c. The group takes TILE_STEP whole rows at a time, and ROWS is a multiple of that. */
+#define TILE_STEP(COLS) (TILE_ITEMS / ((COLS) / 4))
 #define TILE_STAGE(T, out, pitch, ROWS, COLS, p, stride, rows, cols, value)                                            \
-    for (uint e_ = tile_item(); e_ < (ROWS) * (COLS) / 4; e_ += TILE_ITEMS) {                                          \
-        const uint r = e_ / ((COLS) / 4), c = e_ % ((COLS) / 4) * 4;                                                   \
-        float4 x = 0;                                                                                                  \
-        if ((int)r < (int)(rows))                                                                                      \
-            x = TILE_LOAD(T, (p) + r * (stride) + c, (int)(cols) - (int)c);                                            \
-        *(__local float4 *)((out) + r * (pitch) + c) = value;                                                          \
+    {                                                                                                                  \
+        const uint c = tile_item() % ((COLS) / 4) * 4;                                                                 \
+        uint r = tile_item() / ((COLS) / 4);                                                                           \
+        __global const ELEM(T) *from_ = (p) + r * (stride) + c;                                                        \
+        __local float *to_ = (out) + r * (pitch) + c;                                                                  \
+        for (uint n_ = 0; n_ < (ROWS) / TILE_STEP(COLS); n_++) {                                                       \
+            const float4 x = TILE_LOAD(T, from_, (int)r < (int)(rows) ? (int)(cols) - (int)c : 0);                     \
+            *(__local float4 *)to_ = value;                                                                            \
+            r += TILE_STEP(COLS);                                                                                      \
+            from_ += TILE_STEP(COLS) * (stride);                                                                       \
+            to_ += TILE_STEP(COLS) * (pitch);                                                                          \
+        }                                                                                                              \
     }
 
 static inline void tile_zero(float4 acc[MR])
