@@ -33,6 +33,14 @@
 /* Before a kernel that is launched with groups of exactly n items. */
 #define GROUP_SIZE(n) __attribute__((reqd_work_group_size(n, 1, 1)))
 
+/* Before a loop to be left as it is. Intel's compiler otherwise unrolls such loops whole and keeps every address that it
+ * then finds; when registers run out it starts again, with all private arrays in memory. NVIDIA's knows better. */
+#if WD_SM
+#define ROLLED
+#else
+#define ROLLED _Pragma("unroll 1")
+#endif
+
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 

@@ -180,7 +180,7 @@ static inline void invert(__local float *L, __local float *stage)
         for (uint i = 0; i < TILE; i++)
             diagonal[i * LD_L + x] = column[i];
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint block = 1; block < CHUNK / TILE; block++) {
+    ROLLED for (uint block = 1; block < CHUNK / TILE; block++) {
         __local float *row = L + (block * TILE + y) * LD_L;
         for (uint c = 0; c < block; c++) { /* stage = L_i A_above */
             float v = 0;

@@ -103,7 +103,7 @@ static inline void tile_multiply(float4 acc[MR], __local const float *a, uint a_
 {
     a += tile_y() * a_pitch;
     b += 4 * tile_x();
-    for (uint d = 0; d < depth; d += 4) {
+    ROLLED for (uint d = 0; d < depth; d += 4) {
         const float4 b0 = *(__local const float4 *)(b + d * b_pitch);
         const float4 b1 = *(__local const float4 *)(b + (d + 1) * b_pitch);
         const float4 b2 = *(__local const float4 *)(b + (d + 2) * b_pitch);
@@ -124,7 +124,7 @@ static inline void tile_multiply_nt(float4 acc[MR], __local const float *a, uint
 {
     a += tile_y() * a_pitch;
     b += tile_x() * b_pitch;
-    for (uint d = 0; d < depth; d += 4) {
+    ROLLED for (uint d = 0; d < depth; d += 4) {
         const float4 b0 = *(__local const float4 *)(b + d);
         const float4 b1 = *(__local const float4 *)(b + TX * b_pitch + d);
         const float4 b2 = *(__local const float4 *)(b + 2 * TX * b_pitch + d);
@@ -147,7 +147,7 @@ static inline void tile_multiply_tn(float4 acc[MR], __local const float *a, uint
 {
     a += 4 * tile_y();
     b += 4 * tile_x();
-    for (uint d = 0; d < depth; d++) {
+    ROLLED for (uint d = 0; d < depth; d++) {
         const float4 x = *(__local const float4 *)(b + d * b_pitch);
         _Pragma("unroll") for (uint r = 0; r < MR; r += 4) {
             const float4 v = *(__local const float4 *)(a + d * a_pitch + r * TY);
