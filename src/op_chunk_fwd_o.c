@@ -84,12 +84,12 @@ static const char *tile_refuse(const struct wd_caps *caps, const struct wd_probl
     return tile_fits(caps, 1, 8) ? NULL : "needs work-groups of 128 and 27 KB of local memory";
 }
 
-/* A group of all columns computes the scores once. An item then holds 8 MR outputs beside 4 MR scores: 48 registers and
- * what is staged, more than the 64 that an item of Intel's SIMD16 or ARM has. */
+/* A group of all columns computes the scores once. An item then holds 8 MR outputs and 4 MR scores beside factors and
+ * addresses, about 8 MR more: 80 registers, which spill where an item has 64 (ARM, Intel) or 128 (Intel's Xe-HPC). */
 static void tile_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
     param[TILE_MR] = wd_tile_model_mr(caps, TX);
-    const bool few_registers = (size_t)(12 * param[TILE_MR]) > caps->registers / 2 && caps->registers;
+    const bool few_registers = (size_t)(20 * param[TILE_MR]) > caps->registers / 2 && caps->registers;
     param[TILE_NB] = p->dim[GDN_V] > WD_GDN_CHUNK && !few_registers && tile_fits(caps, 2, param[TILE_MR]) ? 2 : 1;
 }
 
