@@ -301,6 +301,19 @@ wd_status wd_caps_query(cl_device_id id, struct wd_caps *caps)
 
 /* ---- Kernels ---- */
 
+/* Mesa's rusticl calls a sub-group the largest group, 32 items on llvmpipe, where groups of 1024 run as well: what a
+ * kernel was compiled for is right. Its version 22 counts every byte of local memory twice. */
+void wd_device_correct_limits(const struct wd_caps *caps, const size_t required[3], size_t *group, cl_ulong *local)
+{
+    const size_t items = required[0] * required[1] * required[2];
+    if (!strstr(caps->platform_name, "rusticl"))
+        return;
+    if (*group < items && items <= caps->max_group)
+        *group = items;
+    if (atoi(caps->driver) == 22)
+        *local /= 2;
+}
+
 /* The number that stands before `words` in a build log; -1 if they are not there. */
 static int number_before(const char *log, const char *words)
 {

@@ -41,6 +41,10 @@ struct wd_kernel_facts {
 void wd_device_kernel_facts(const struct wd_caps *caps, cl_program program, cl_kernel kernel,
                             struct wd_kernel_facts *facts);
 
+/** Corrects what the driver is known to answer wrongly of a kernel: CL_KERNEL_WORK_GROUP_SIZE and _LOCAL_MEM_SIZE.
+ *  `required`: its CL_KERNEL_COMPILE_WORK_GROUP_SIZE. */
+void wd_device_correct_limits(const struct wd_caps *caps, const size_t required[3], size_t *group, cl_ulong *local);
+
 /** Every device of every platform, in the loader's order; a broken platform is an entry without devices. */
 struct wd_device_entry {
     unsigned platform, device, index; /* index: running number over all devices */

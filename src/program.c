@@ -237,8 +237,9 @@ static struct wd_kernel *new_kernel(const struct wd_programs *programs, const ch
 }
 
 /* Takes the kernel out of the built program. */
-static cl_int create_kernel(struct wd_kernel *k, cl_device_id device, const char *name)
+static cl_int create_kernel(struct wd_kernel *k, const struct wd_caps *caps, const char *name)
 {
+    const cl_device_id device = caps->id;
     cl_ulong local_mem = 0, private_mem = 0;
     cl_int err;
     k->kernel = clCreateKernel(k->program, name, &err);
@@ -252,6 +253,7 @@ static cl_int create_kernel(struct wd_kernel *k, cl_device_id device, const char
                              NULL);
     clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local_mem, &local_mem, NULL);
     clGetKernelWorkGroupInfo(k->kernel, device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private_mem, &private_mem, NULL);
+    wd_device_correct_limits(caps, k->required, &k->group_max, &local_mem);
     k->local_bytes = (size_t)local_mem;
     k->private_bytes = (size_t)private_mem;
     return err;
@@ -267,7 +269,7 @@ static cl_int build_binary(const struct wd_programs *programs, struct wd_kernel 
         err = taken;
     if (!err)
         err = clBuildProgram(k->program, 1, &caps->id, caps->build_options, NULL, NULL);
-    return err ? err : create_kernel(k, caps->id, name);
+    return err ? err : create_kernel(k, caps, name);
 }
 
 /* From the disk cache. An entry that the driver does not like is as good as damaged. */
@@ -324,7 +326,7 @@ static wd_status compile(struct wd_programs *programs, struct wd_kernel *k, cons
     err = clBuildProgram(k->program, 1, &caps->id, caps->build_options, NULL, NULL);
     if (err)
         return build_failed(programs, k, source, "clBuildProgram", err);
-    err = create_kernel(k, caps->id, source->kernel);
+    err = create_kernel(k, caps, source->kernel);
     if (err)
         return build_failed(programs, k, source, "clCreateKernel", err);
     count(&programs->counts.compiles);

@@ -459,16 +459,17 @@ cl_int clReleaseKernel(cl_kernel kernel)
 cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info what, size_t room,
                                 void *out, size_t *size)
 {
-    static const size_t none[3] = {0}, multiple = 32;
+    static const size_t multiple = 32;
     static const cl_ulong zero = 0;
+    const size_t required[3] = {fake.group_required, fake.group_required > 0, fake.group_required > 0};
     (void)kernel, (void)device;
     if (FAILS)
         return fake.fail_with;
     switch (what) {
     case CL_KERNEL_WORK_GROUP_SIZE: return answer(&fake.group_max, sizeof fake.group_max, room, out, size);
     case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE: return answer(&multiple, sizeof multiple, room, out, size);
-    case CL_KERNEL_COMPILE_WORK_GROUP_SIZE: return answer(none, sizeof none, room, out, size);
-    case CL_KERNEL_LOCAL_MEM_SIZE:
+    case CL_KERNEL_COMPILE_WORK_GROUP_SIZE: return answer(required, sizeof required, room, out, size);
+    case CL_KERNEL_LOCAL_MEM_SIZE: return answer(&fake.local_bytes, sizeof fake.local_bytes, room, out, size);
     case CL_KERNEL_PRIVATE_MEM_SIZE: return answer(&zero, sizeof zero, room, out, size);
     default: return CL_INVALID_VALUE;
     }
@@ -507,9 +508,10 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
         if (local[d] == 0 || global[d] % local[d])
             return CL_INVALID_WORK_GROUP_SIZE;
     }
-    if (items > fake.group_max)
+    if (items > fake.group_max && items != fake.group_required)
         return CL_INVALID_WORK_GROUP_SIZE;
     fake.launches++;
+    fake.group = items;
     return complete(event);
 }
 

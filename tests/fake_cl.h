@@ -20,6 +20,8 @@ struct fake {
     const char *binary_version;  /* what its binaries say inside: others are refused */
     const char *build_log;       /* if not NULL, building from source fails with this log */
     size_t group_max;            /* CL_KERNEL_WORK_GROUP_SIZE of every kernel */
+    cl_ulong local_bytes;        /* CL_KERNEL_LOCAL_MEM_SIZE of every kernel */
+    size_t group_required;       /* its CL_KERNEL_COMPILE_WORK_GROUP_SIZE, granted even above group_max; 0: none */
 
     /* what goes wrong */
     unsigned fail_at; /* the call with this number fails, counted from 1; 0: none. Releases never fail */
@@ -27,6 +29,7 @@ struct fake {
 
     /* what was seen */
     unsigned calls, launches, source_builds, binary_builds;
+    size_t group;       /* items of a group in the last launch */
     const char *failed; /* the name of the call that was made to fail, or NULL */
     int alive;          /* references to contexts, queues, buffers, programs, kernels and events */
 };

@@ -342,6 +342,36 @@ static void wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log(void **st
     assert_counts(&c, 1, 0, 0);
 }
 
+/* A kernel compiled for groups of 128, of which the driver says that it allows fewer, or that it takes more local
+ * memory than the device's 48 KiB: others mean it. */
+static void wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected(void **state)
+{
+    static const struct {
+        const char *platform, *driver;
+        size_t answer;
+        cl_ulong local;
+        size_t group; /* expected; 0: no launch */
+    } rows[] = {
+        {"Somebody", "1.0", 1024, 0, 128},     {"Somebody", "1.0", 32, 0, 32},
+        {"Intel", "22.3", 16, 0, 16},          {"rusticl", "22.3.6", 1024, 0, 128},
+        {"rusticl", "22.3.6", 32, 0, 128},     {"rusticl", "24.0.1", 32, 0, 128},
+        {"rusticl", "22.3.6", 32, 64000, 128}, {"rusticl", "24.0.1", 32, 64000, 0},
+        {"Somebody", "22.3", 1024, 64000, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        empty_cache();
+        fake_reset();
+        fake.platform = rows[i].platform;
+        fake.driver = rows[i].driver;
+        fake.group_max = rows[i].answer;
+        fake.group_required = 128;
+        fake.local_bytes = rows[i].local;
+        assert_int_equal(run(NULL), rows[i].group ? WD_OK : WD_ENOTSUP);
+        assert_int_equal(fake.group, rows[i].group);
+    }
+}
+
 static void wd_fp8_quant__no_tokens__launches_nothing(void **state)
 {
     wd_context *ctx;
@@ -472,6 +502,7 @@ int main(void)
         TEST(cache__driver_upgrade__old_entry_not_looked_at),
         TEST(cache__driver_upgrade_of_the_same_version__entry_replaced),
         TEST(wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log),
+        TEST(wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected),
         TEST(wd_fp8_quant__no_tokens__launches_nothing),
         TEST(every_call__fails_in_turn__status_text_and_nothing_left),
         TEST(every_call__no_memory_in_turn__status_text_and_nothing_left),
