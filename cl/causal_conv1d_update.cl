@@ -25,8 +25,8 @@ __kernel void causal_conv1d_update(IN(T_X, x), IN(T_WEIGHT, weight), IN(T_BIAS, 
     const ulong d = get_global_id(0), b = get_global_id(1);
     if (d >= D)
         return;
-    const long s = STATE_OF(b);
-    if (s < 0)
+    const ulong s = STATE_OF(b);
+    if (s == SKIPPED)
         return;
 
     __global ELEM(T_STATE) *home = ROW2(state, s, d);

@@ -113,8 +113,8 @@ WIDE __kernel void causal_conv1d_update_cpu(IN(T_X, x), IN(T_WEIGHT, weight), IN
     for (ulong i = blocks * item / items; i < blocks * (item + 1) / items; i++) {
         const ulong b = i % B, first = i / B * BLOCK, next = (i + 1) % B, next_first = (i + 1) / B * BLOCK;
         const uint channels = (uint)min(D - first, (ulong)BLOCK);
-        const long s = STATE_OF(b), next_s = STATE_OF(next);
-        if (s < 0)
+        const ulong s = STATE_OF(b), next_s = STATE_OF(next);
+        if (s == SKIPPED)
             continue;
         if (first != loaded)
             load_weights(weight, weight_at, bias, bias_at, first, channels, w, start);
@@ -123,7 +123,7 @@ WIDE __kernel void causal_conv1d_update_cpu(IN(T_X, x), IN(T_WEIGHT, weight), IN
             const ulong d = first + at;
             const uint n = min(channels - at, (uint)VL);
             const bool here = at + LEAD < channels;
-            if (at % PART == 0 && (here || next_s >= 0)) {
+            if (at % PART == 0 && (here || next_s != SKIPPED)) {
                 const ulong lead = here ? d + LEAD : next_first + at + LEAD - channels;
                 PREFETCH_LINES(ROW2(x, here ? b : next, 0) + lead, PART);
                 PREFETCH_LINES(ROW2(state, here ? s : next_s, lead), PART * TAIL);

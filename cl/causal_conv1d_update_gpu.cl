@@ -89,8 +89,8 @@ causal_conv1d_update_gpu(IN(T_X, x), IN(T_WEIGHT, weight), IN(T_BIAS, bias), OUT
                          OUT(T_OUT, out), const ulong B, const ulong D, const ulong T, const ulong slots)
 {
     const ulong d = get_global_id(0) * WIDTH, b = get_group_id(1), valid = D - d;
-    const long s = STATE_OF(b);
-    if (d >= D || s < 0)
+    const ulong s = STATE_OF(b);
+    if (d >= D || s == SKIPPED)
         return;
     bool wide = VEC >= WIDTH && valid >= WIDTH && IS_PACKED(ROW2(state, s, d), TAIL, state_at.z) &&
                 IS_PACKED(ROW1(weight, d), W, weight_at.y);

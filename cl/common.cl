@@ -281,6 +281,16 @@ static inline float silu(float x) { return x / (1.0f + exp(-x)); }
 /* As PyTorch's: linear past 20, where log1p(exp(x)) is x in f32. NaN stays. */
 static inline float softplus(float x) { return x > 20.0f ? x : log1p(exp(x)); }
 
+/* ---- State slots ---- */
+
+/* The state that a sequence's slot names; SKIPPED if there is none: it is negative or past the last. Only int is asked
+ * for its sign: Mesa 22.3 on llvmpipe finds no int that was made a long to be less than zero. */
+#define SKIPPED (~(ulong)0)
+static inline ulong slot_state(int slot, ulong slots)
+{
+    return slot >= 0 && (ulong)slot < slots ? (ulong)slot : SKIPPED;
+}
+
 /* ---- Packed sequences: sequence i is the tokens from cu[i] to cu[i + 1] ---- */
 
 /* Begin and end of sequence i, forced into 0..tokens whatever stands in `cu`. */

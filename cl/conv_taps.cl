@@ -46,12 +46,11 @@ static inline float convolve_next(const float w[W], float bias, float h[TAIL + 1
     return ACTIVATE(y);
 }
 
-/* Which state sequence b of causal_conv1d_update uses, or -1: it is skipped. */
+/* Which state sequence b of causal_conv1d_update uses, or SKIPPED. */
 #if HAS_SLOT
-#define STATE_OF(b) state_in(LD(i32, ROW1(slot, 0), b), slots)
+#define STATE_OF(b) slot_state(LD(i32, ROW1(slot, 0), b), slots)
 #else
-#define STATE_OF(b) ((long)(b))
+#define STATE_OF(b) ((ulong)(b))
 #endif
-static inline long state_in(int state, ulong slots) { return state < (long)slots ? state : -1; }
 
 #endif

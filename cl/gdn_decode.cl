@@ -38,8 +38,8 @@ __kernel void gdn_decode_plain(DECODE_ARGS)
     const ulong id = get_global_id(0), column = id % V, hv = id / V % HV, b = id / V / HV, hk = hv / (HV / H);
     if (b >= B)
         return;
-    const long owner = state_of(slot + slot_at.x, b, SLOTS);
-    if (owner < 0)
+    const ulong owner = state_of(slot + slot_at.x, b, SLOTS);
+    if (owner == SKIPPED)
         return;
     __global float *s = ROW2(state, owner, hv) + column;
     for (ulong t = 0; t < T; t++) {

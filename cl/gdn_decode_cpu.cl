@@ -102,8 +102,8 @@ WIDE GROUP_SIZE(1) __kernel void gdn_decode_cpu(
     const ulong slices = get_num_groups(0) / (B * HV), slice = get_group_id(0) % slices;
     const ulong hv = get_group_id(0) / slices % HV, b = get_group_id(0) / slices / HV, hk = hv / (HV / H);
     const uint begin = (uint)(PANELS(V) * slice / slices), end = (uint)(PANELS(V) * (slice + 1) / slices);
-    const long owner = state_of(slot + slot_at.x, b, SLOTS);
-    if (owner < 0)
+    const ulong owner = state_of(slot + slot_at.x, b, SLOTS);
+    if (owner == SKIPPED)
         return;
     for (ulong t = 0; t < T; t++) {
         __global const ELEM(T_K) *kt = ROW3(k, b, t, hk);

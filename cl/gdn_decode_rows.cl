@@ -138,8 +138,8 @@ GROUP_SIZE(TX * TY) __kernel void gdn_decode_rows(IN(T_Q, q), IN(T_K, k), IN(T_V
     const ulong group = get_group_id(0), head = group / ((V + 4 * TX - 1) / (4 * TX)), b = divide(head, HV);
     const ulong hv = head - b * HV, hk = divide(hv, divide(HV, H));
     const uint column = (uint)(group % ((V + 4 * TX - 1) / (4 * TX))) * 4 * TX + 4 * x;
-    const long owner = state_of(slot + slot_at.x, b, SLOTS);
-    if (owner < 0)
+    const ulong owner = state_of(slot + slot_at.x, b, SLOTS);
+    if (owner == SKIPPED)
         return;
     const bool inside = V % (4 * TX) == 0 || column < V;
     __global float *home = ROW3(state, owner, hv, row) + column;

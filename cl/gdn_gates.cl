@@ -39,13 +39,13 @@ static inline float beta_value(float b) { return BETA_MODE ? sigmoid(b) : b; }
 
 static inline float row_factor(float squares, float eps) { return L2NORM ? 1.0f / sqrt(squares + eps) : 1.0f; }
 
-/* The state of sequence b, or -1: negative slots skip their sequence, and so do those past the last state. */
-static inline long state_of(__global const int *slot, ulong b, ulong slots)
+/* The state of sequence b, or SKIPPED. */
+static inline ulong state_of(__global const int *slot, ulong b, ulong slots)
 {
 #if HAS_SLOT
-    return slot[b] < (long)slots ? (long)slot[b] : -1L;
+    return slot_state(slot[b], slots);
 #else
-    return (long)b;
+    return b;
 #endif
 }
 

@@ -65,10 +65,10 @@ const struct op_case op_cases[] = {
     {"chunk_fwd_o", "B=1,T=20,H=1,HV=1,K=9,V=5", CASE_TINY},
 
     {"causal_conv1d_update", "B=3,D=33,T=1,W=4,bias,act=silu", CASE_VERIFY},
-    {"causal_conv1d_update", "B=3,D=48,T=2,W=3,slots=5,slot", CASE_VERIFY_F32},
+    {"causal_conv1d_update", "B=5,D=48,T=2,W=3,slots=7,slot", CASE_VERIFY_F32},
     {"causal_conv1d_update", "B=64,D=8192,W=4,bias,act=silu", BENCH | CASE_DEMO},
 
-    {"causal_conv1d_update", "B=3,D=9,T=2,W=3,slots=4,slot,bias", CASE_TINY},
+    {"causal_conv1d_update", "B=4,D=9,T=2,W=3,slots=5,slot,bias", CASE_TINY},
 
     {"gdn_prepare", "B=2,T=100,H=2,HV=4,K=64", CASE_VERIFY},
     {"gdn_prepare", "B=1,T=70,H=1,HV=1,K=100,q,q_out,k_out,beta_out,l2norm,beta_mode=sigmoid,A_log,dt_bias",
@@ -90,7 +90,7 @@ const struct op_case op_cases[] = {
     {"gdn_forward", "B=1,T=66,H=1,HV=1,K=5,V=5,initial_state,final_state", CASE_TINY},
 
     {"gdn_decode", "B=3,H=2,HV=4,K=64,V=128", CASE_VERIFY},
-    {"gdn_decode", "B=3,T=2,H=1,HV=1,K=100,V=60,slots=5,slot", CASE_VERIFY_F32},
+    {"gdn_decode", "B=5,T=2,H=1,HV=1,K=100,V=60,slots=7,slot", CASE_VERIFY_F32},
     {"gdn_decode", "B=1,H=16,HV=32,K=128,V=128", BENCH},
     {"gdn_decode", "B=16,H=16,HV=32,K=128,V=128", BENCH | CASE_DEMO},
     {"gdn_decode", "B=64,H=16,HV=32,K=128,V=128", CASE_BENCH_GPU},
