@@ -34,7 +34,7 @@
 #define GROUP_SIZE(n) __attribute__((reqd_work_group_size(n, 1, 1)))
 
 /* Before a loop to be left as it is. Intel's compiler otherwise unrolls such loops whole and keeps every address that it
- * then finds; when registers run out it starts again, with all private arrays in memory. NVIDIA's knows better. */
+ * then finds; when registers run out it starts again, with all private arrays in memory. NVIDIA's is left alone. */
 #if WD_SM
 #define ROLLED
 #else
