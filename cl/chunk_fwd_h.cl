@@ -144,6 +144,7 @@ GROUP_SIZE(TILE_ITEMS) __kernel void chunk_fwd_h_tile(FWD_H_ARGS)
     for (uint e = tile_item(); e < KPAD * COLUMNS; e += TILE_ITEMS)
         S[e] = 0;
 #endif
+    barrier(CLK_LOCAL_MEM_FENCE); /* a sequence without chunks has no other before its final state */
     for (ulong t = seq.begin, n = seq.first_chunk; t < seq.end; t += CHUNK, n++) {
         const int rows = (int)min(seq.end - t, (ulong)CHUNK);
         const ELEM(T_G) last = ROW2(g, b, t + rows - 1)[hv];
