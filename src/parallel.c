@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { MOST_HELPERS = 63 };
+enum { MOST_THREADS = 63 };
 
 struct job {
     size_t n;
@@ -25,13 +25,13 @@ static void *work(void *arg)
 void wd_parallel(size_t n, void (*piece)(void *user, size_t i), void *user)
 {
     struct job job = {.n = n, .piece = piece, .user = user};
-    pthread_t helper[MOST_HELPERS];
+    pthread_t thread[MOST_THREADS];
     const long processors = n > 1 ? sysconf(_SC_NPROCESSORS_ONLN) : 1;
-    size_t helpers = 0;
-    while (helpers < MOST_HELPERS && helpers + 1 < n && (long)helpers + 1 < processors &&
-           pthread_create(&helper[helpers], NULL, work, &job) == 0)
-        helpers++;
+    size_t threads = 0;
+    while (threads < MOST_THREADS && threads + 1 < n && (long)threads + 1 < processors &&
+           pthread_create(&thread[threads], NULL, work, &job) == 0)
+        threads++;
     work(&job);
-    while (helpers > 0)
-        pthread_join(helper[--helpers], NULL);
+    while (threads > 0)
+        pthread_join(thread[--threads], NULL);
 }
