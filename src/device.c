@@ -201,6 +201,8 @@ static void apply_quirks(struct wd_caps *caps)
     caps->simd = multiple > 0 && multiple <= 128 ? (unsigned)multiple : 1;
     caps->registers = 256; /* of NVIDIA's and AMD's: their instructions have 8 bits for one */
     snprintf(caps->kind, sizeof caps->kind, "%s", driver_kind(caps));
+    if (strcmp(caps->kind, "mesa") == 0) /* llvmpipe: items are lanes; CPU forms take minutes to compile, one wrongly */
+        caps->cpu = false;
     if (caps->cpu)
         cpu_quirks(caps);
     else if (strcmp(caps->kind, "nvidia") == 0)
@@ -278,12 +280,11 @@ static bool ask_limits(struct wd_caps *caps)
 wd_status wd_caps_query(cl_device_id id, struct wd_caps *caps)
 {
     *caps = (struct wd_caps){.id = id};
-    cl_device_type type = 0;
     ask_text(id, CL_DEVICE_NAME, caps->name, sizeof caps->name);
-    if (!*caps->name || !ask(id, CL_DEVICE_TYPE, sizeof type, &type) || !ask_limits(caps))
+    if (!*caps->name || !ask(id, CL_DEVICE_TYPE, sizeof caps->type, &caps->type) || !ask_limits(caps))
         return wd_fail(WD_EOPENCL, "device: clGetDeviceInfo: '%s' does not tell its type and limits", caps->name);
     /* A simulator (Oclgrind) calls itself everything at once, and wants kernels in the form of work-groups. */
-    caps->cpu = (type & CL_DEVICE_TYPE_CPU) && !(type & CL_DEVICE_TYPE_GPU);
+    caps->cpu = (caps->type & CL_DEVICE_TYPE_CPU) && !(caps->type & CL_DEVICE_TYPE_GPU);
 
     ask_text(id, CL_DEVICE_VENDOR, caps->vendor, sizeof caps->vendor);
     ask_text(id, CL_DRIVER_VERSION, caps->driver, sizeof caps->driver);
@@ -396,20 +397,14 @@ wd_status wd_device_list(struct wd_device_entry **list, size_t *count)
 
 /* ---- Choosing one ---- */
 
-static cl_device_type type_of(const struct wd_caps *caps)
-{
-    cl_device_type type = 0;
-    ask(caps->id, CL_DEVICE_TYPE, sizeof type, &type);
-    return type;
-}
-
 /* Smaller is better. A simulator is nobody's first choice. */
 static int rank(const struct wd_caps *caps)
 {
     if (strcmp(caps->kind, "oclgrind") == 0)
-        return 3;
-    const cl_device_type type = type_of(caps);
-    return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_CPU ? 1 : 2;
+        return 4;
+    if (caps->type & CL_DEVICE_TYPE_GPU)
+        return 0;
+    return caps->type & CL_DEVICE_TYPE_CPU ? caps->cpu ? 1 : 2 : 3;
 }
 
 static bool better(const struct wd_caps *a, const struct wd_caps *b)
@@ -434,9 +429,9 @@ static bool matches(const struct wd_device_entry *e, const char *select)
     if (!select || !*select)
         return true;
     if (strcasecmp(select, "gpu") == 0)
-        return (type_of(&e->caps) & CL_DEVICE_TYPE_GPU) != 0;
+        return (e->caps.type & CL_DEVICE_TYPE_GPU) != 0;
     if (strcasecmp(select, "cpu") == 0)
-        return (type_of(&e->caps) & CL_DEVICE_TYPE_CPU) != 0;
+        return (e->caps.type & CL_DEVICE_TYPE_CPU) != 0;
     if (sscanf(select, "%u:%u%c", &a, &b, &end) == 2)
         return e->platform == a && e->device == b;
     if (sscanf(select, "%u%c", &a, &end) == 1)

@@ -12,7 +12,8 @@ struct wd_caps {
     char name[128], vendor[64], driver[128], version[64]; /* CL_DEVICE_* strings */
     char kind[16]; /* as tuning records write it: "nvidia" "amd" "intel" "arm" "pocl" "mesa" "oclgrind" "other" */
     char arch[32]; /* "sm_90", "gfx90a", "avx2", "avx512", "neon", ...: what records of an architecture match; "" */
-    bool cpu;      /* CL_DEVICE_TYPE_CPU */
+    cl_device_type type;
+    bool cpu; /* kernels take their CPU forms, in which an item does a block; not every CPU's driver is made for that */
     unsigned compute_units; /* what work-groups are dealt to: SMs, CUs or WGPs, Xe cores, shader cores, CPU threads */
     size_t max_group;       /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
     size_t max_local[3];    /* CL_DEVICE_MAX_WORK_ITEM_SIZES */

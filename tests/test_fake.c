@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "context.h"
 #include "device.h"
 #include "fake_cl.h"
 #include "status.h"
@@ -372,6 +373,26 @@ static void wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected(voi
     }
 }
 
+/* A CPU's kernels do a block an item, but where the driver makes items lanes of a vector. */
+static void caps__cpu__takes_the_forms_its_driver_is_made_for(void **state)
+{
+    static const struct {
+        const char *platform;
+        bool cpu;
+    } rows[] = {{"Portable Computing Language", true}, {"Intel(R) OpenCL", true}, {"rusticl", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        wd_context *ctx;
+        fake_reset();
+        fake.late = true; /* and a CPU */
+        fake.platform = rows[i].platform;
+        assert_int_equal(wd_open("cpu", &ctx), WD_OK);
+        assert_int_equal(ctx->caps.type, CL_DEVICE_TYPE_CPU);
+        assert_int_equal(ctx->caps.cpu, rows[i].cpu);
+        wd_context_destroy(ctx);
+    }
+}
+
 static void wd_fp8_quant__no_tokens__launches_nothing(void **state)
 {
     wd_context *ctx;
@@ -502,6 +523,7 @@ int main(void)
         TEST(cache__driver_upgrade__old_entry_not_looked_at),
         TEST(cache__driver_upgrade_of_the_same_version__entry_replaced),
         TEST(wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log),
+        TEST(caps__cpu__takes_the_forms_its_driver_is_made_for),
         TEST(wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected),
         TEST(wd_fp8_quant__no_tokens__launches_nothing),
         TEST(every_call__fails_in_turn__status_text_and_nothing_left),

@@ -10,7 +10,7 @@
 
 static const char *device_type(const struct wd_caps *caps)
 {
-    return caps->cpu ? "cpu" : "gpu";
+    return caps->type & CL_DEVICE_TYPE_GPU ? "gpu" : caps->type & CL_DEVICE_TYPE_CPU ? "cpu" : "other";
 }
 
 /* ---- JSON ---- */
