@@ -83,7 +83,8 @@ typedef void (*wd_log_fn)(void *user, wd_log_level level, const char *line);
 /** What to do when no tuning record fits a shape class. */
 typedef enum wd_tune_mode {
     WD_TUNE_NEVER = 0,   /**< use the model: a formula from the device's limits. The default; never measures. */
-    WD_TUNE_MISSING = 1, /**< measure on the first use, within tune_limit_ms, and keep the result */
+    WD_TUNE_MISSING = 1, /**< measure on the first use, within tune_limit_ms, and keep the result; checks what it
+                              measures on all of the host's processors */
 } wd_tune_mode;
 
 /** Everything in it may be left zero except struct_size, context and (for contexts of several devices) device. */
