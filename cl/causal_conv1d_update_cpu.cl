@@ -92,11 +92,6 @@ static inline VFLOAT convolve(const float *w, const float *b, VFLOAT h[TAIL + 1]
     return sum;
 }
 
-/* Lines of the n elements at p. */
-#define PREFETCH_LINES(p, n)                                                                                           \
-    for (ulong at_ = 0; at_ < (ulong)(n) * sizeof *(p); at_ += 64)                                                     \
-    PREFETCH((__global const uchar *)(p) + at_)
-
 /* Channels whose memory is asked for at a time, and how long before: a block ends before a page of its state does, and
  * what comes then lies in another sequence. */
 #define PART 64

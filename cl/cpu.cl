@@ -53,10 +53,10 @@
  * stream that runs on past its page is asked for this many bytes early. */
 #define AHEAD 2048
 #define PREFETCH_AHEAD(p) PREFETCH((__global const uchar *)(p) + AHEAD)
-/* The same for each line of n elements. */
-#define PREFETCH_PART(p, n)                                                                                            \
+/* The lines of the n elements at p. */
+#define PREFETCH_LINES(p, n)                                                                                           \
     for (ulong at_ = 0; at_ < (ulong)(n) * sizeof *(p); at_ += 64)                                                     \
-    PREFETCH_AHEAD((__global const uchar *)(p) + at_)
+    PREFETCH((__global const uchar *)(p) + at_)
 
 #define VFLOAT CAT(float, VL)
 #define VUINT CAT(uint, VL)

@@ -80,7 +80,7 @@ WIDE __kernel void measure_copy(__global wide *dst, const ulong n, const float u
 #if WD_CPU
     FOR_MINE(i, n / 4)
     {
-        PREFETCH_PART(src + 4 * i, 4);
+        PREFETCH_LINES(src + 4 * i + AHEAD / sizeof *src, 4);
         const wide a = src[4 * i], b = src[4 * i + 1], c = src[4 * i + 2], d = src[4 * i + 3];
         PUT(dst + 4 * i, a);
         PUT(dst + 4 * i + 1, b);

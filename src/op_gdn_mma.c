@@ -8,6 +8,8 @@
 #include "dims.h"
 #include "op_gdn.h"
 
+#include <assert.h>
+
 enum { LINE_BYTES = 128, CHUNK_BYTES = 16, WARP = 32, ITEMS = 128 };
 
 /* NVIDIA's driver says that a kernel may have no more in a group, whatever its device allows. */
@@ -32,6 +34,8 @@ static size_t size_of(const struct wd_problem *p, size_t tensor)
 }
 
 /* ---- Refusals ---- */
+
+static_assert((int)PREP_HV == (int)GDN_HV && (int)PREP_K == (int)GDN_K, "refuse_rows() reads the dims of both");
 
 /* Why the engine cannot serve rows of K elements, and of `V`, in so many chunks, or NULL. Rows of every tensor have to
  * begin at 16 bytes, and p->vec counts elements. */

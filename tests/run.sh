@@ -20,7 +20,8 @@ for test in "$build"/tests/test_* "$here"/test_*.sh; do
 done >"$scratch/list"
 
 # The longest first, so that none is left alone at the end.
-{ grep -E 'test_(chunk|mma|gdn|causal|cli|tune)' "$scratch/list"; grep -vE 'test_(chunk|mma|gdn|causal|cli|tune)' "$scratch/list"; } |
+longest='test_(chunk|mma|gdn|causal|cli|tune)'
+{ grep -E "$longest" "$scratch/list"; grep -vE "$longest" "$scratch/list"; } |
     xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' sh -c '
         name=$(basename "{}")
         start=$(date +%s)
