@@ -22,6 +22,7 @@
 #endif
 #ifndef WD_SM
 #define WD_SM 0 /* NVIDIA compute capability x 10 where inline PTX works, else 0 */
+#define WD_WGMMA 0 /* sm_90a's instructions work, in comments (wgmma.cl) */
 #endif
 #ifndef WD_SIMD
 #define WD_SIMD 1 /* items that run in lock-step; on a CPU floats in a vector register */

@@ -115,6 +115,7 @@ static void nvidia_quirks(struct wd_caps *caps)
         !ask_uint(caps->id, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV, &minor))
         return;
     caps->sm = 10 * major + minor;
+    caps->wgmma = caps->sm == 90;
     snprintf(caps->arch, sizeof caps->arch, "sm_%u", caps->sm);
     const size_t bytes = nvidia_local_bytes(caps->sm);
     caps->local_bytes = bytes > caps->local_bytes ? bytes : caps->local_bytes;

@@ -23,6 +23,7 @@ struct wd_caps {
     unsigned simd;      /* items that run in lock-step (warp, wave, sub-group); on a CPU floats in a vector register */
     unsigned registers; /* of 32 bits that an item may have before the compiler spills; not meant for CPUs */
     unsigned sm;        /* NVIDIA compute capability x 10 where inline PTX works, else 0 */
+    bool wgmma;         /* NVIDIA sm_90: the instructions of sm_90a, by way of ptx.h */
     bool fp16;          /* cl_khr_fp16 */
     bool subgroups;     /* cl_khr_subgroups or cl_intel_subgroups */
     bool int64_atomics;

@@ -90,7 +90,8 @@ void wd_plan_prelude(const struct wd_caps *caps, const struct wd_problem *p, con
                      const struct wd_grid *grid, struct wd_text *text)
 {
     const struct wd_op *op = p->op;
-    wd_text_add(text, "#define WD_CPU %d\n#define WD_SM %u\n#define WD_SIMD %u\n", caps->cpu, caps->sm, caps->simd);
+    wd_text_add(text, "#define WD_CPU %d\n#define WD_SM %u\n#define WD_WGMMA %d\n#define WD_SIMD %u\n", caps->cpu,
+                caps->sm, caps->wgmma, caps->simd);
     for (size_t i = 0; i < op->num_tensors; i++) {
         add_macro(text, "T_", op->tensors[i].name);
         wd_text_add(text, " %s\n", wd_dtype_name(p->tensor[i].dtype));

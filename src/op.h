@@ -9,7 +9,7 @@
  * What a kernel sees of a call
  *   macros     T_<TENSOR> the element type (f32 f16 bf16 e4m3 e5m2 ue8m0 i32 f32x2), HAS_<TENSOR> 0/1 for optional
  *              tensors, <DIM> for fixed dims, <SCALAR> for choices and flags (their number), VEC, and <PARAM>
- *              for the variant's parameters; names in capitals, '_' kept. Device: WD_CPU, WD_SM, WD_SIMD.
+ *              for the variant's parameters; names in capitals, '_' kept. Device: WD_CPU, WD_SM, WD_WGMMA, WD_SIMD.
  *   arguments  every tensor in table order as (pointer, ulong4 at): at.x the offset, at.y .. at.w the strides of
  *              its three outermost dims, in elements (absent tensors: NULL, 0); then every WD_DIM_ARG dim
  *              (derived ones too) as ulong, in table order; then every real scalar as float.

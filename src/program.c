@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "program.h"
+#include "ptx.h"
 #include "source.h"
 
 #include <stdio.h>
@@ -314,6 +315,22 @@ static wd_status build_failed(const struct wd_programs *programs, const struct w
     return st;
 }
 
+/* Builds the program anew, with the instructions of sm_90a that stand in its comments (ptx.h). */
+static cl_int retarget(const struct wd_programs *programs, struct wd_kernel *k, const char *name)
+{
+    size_t bytes = 0, new_bytes = 0;
+    cl_int err = CL_INVALID_BINARY;
+    unsigned char *binary = fetch_binary(k->program, programs->caps->id, &bytes);
+    char *text = binary ? wd_ptx_retarget((const char *)binary, bytes, &new_bytes) : NULL;
+    if (text) {
+        release_program(k);
+        err = build_binary(programs, k, name, (const unsigned char *)text, new_bytes);
+    }
+    free(text);
+    free(binary);
+    return err;
+}
+
 static wd_status compile(struct wd_programs *programs, struct wd_kernel *k, const struct wd_source *source,
                          const struct wd_text *text)
 {
@@ -329,6 +346,8 @@ static wd_status compile(struct wd_programs *programs, struct wd_kernel *k, cons
     err = create_kernel(k, caps, source->kernel);
     if (err)
         return build_failed(programs, k, source, "clCreateKernel", err);
+    if (caps->wgmma && strstr(text->data, WD_PTX_MARK) && (err = retarget(programs, k, source->kernel)))
+        return build_failed(programs, k, source, "retargeting to sm_90a", err);
     count(&programs->counts.compiles);
     if (caps->compiles_late && programs->cache)
         atomic_store(&k->unsaved, true);
