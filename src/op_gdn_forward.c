@@ -229,7 +229,8 @@ static const struct wd_variant chain = {
     .workspace = chain_workspace,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &wd_variant_gdn_forward_mma, &chain, NULL};
+static const struct wd_variant *const variants[] = {&cpu, &wd_variant_gdn_forward_wgmma, &wd_variant_gdn_forward_mma,
+                                                    &chain, NULL};
 
 const struct wd_op wd_op_gdn_forward = {
     .id = WD_OP_GDN_FORWARD,

@@ -17,9 +17,6 @@ enum { HALF_SC = GDN_N1 + 1, HALF_TW, HALF_TK, HALF_TP, HALF_UV };
 
 enum { ITEMS = 128 };
 
-/* Numbers that wd_op_id will not reach. */
-enum { ID_LOCAL = 200, ID_WALK };
-
 #define HALF_DIMS(args)                                                                                                \
     WD_GDN_DIMS(args), [HALF_SC] = {"SC", WD_DERIVED, WD_DIM_HOST}, [HALF_TW] = {"TW", WD_DERIVED, WD_DIM_HOST},       \
                        [HALF_TK] = {"TK", WD_DERIVED, WD_DIM_HOST}, [HALF_TP] = {"TP", WD_DERIVED, WD_DIM_HOST},       \
@@ -123,7 +120,7 @@ static const struct wd_variant local = {
 static const struct wd_variant *const local_variants[] = {&local, NULL};
 
 static const struct wd_op gdn_local = {
-    .id = (wd_op_id)ID_LOCAL,
+    .id = (wd_op_id)WD_OP_GDN_LOCAL,
     .name = "gdn_local",
     .args_size = sizeof(struct local_args),
     .dims = local_dims,
@@ -200,7 +197,7 @@ static const struct wd_variant walk_mma = {
 static const struct wd_variant *const walk_variants[] = {&walk_mma, NULL};
 
 static const struct wd_op gdn_walk = {
-    .id = (wd_op_id)ID_WALK,
+    .id = (wd_op_id)WD_OP_GDN_WALK,
     .name = "gdn_walk",
     .args_size = sizeof(struct walk_args),
     .dims = walk_dims,

@@ -25,12 +25,14 @@ struct shape {
     int param[3];                 /* zero: the model's */
 };
 
-#define STEPS &wd_variant_recompute_w_u_mma_steps
-#define WU    &wd_variant_recompute_w_u_mma
-#define FWD_H &wd_variant_chunk_fwd_h_mma
-#define FWD_O &wd_variant_chunk_fwd_o_mma
-#define WHOLE &wd_variant_gdn_forward_mma
-#define PREP  &wd_variant_gdn_prepare_mma
+#define STEPS    &wd_variant_recompute_w_u_mma_steps
+#define WU       &wd_variant_recompute_w_u_mma
+#define FWD_H    &wd_variant_chunk_fwd_h_mma
+#define FWD_O    &wd_variant_chunk_fwd_o_mma
+#define WHOLE    &wd_variant_gdn_forward_mma
+#define PREP     &wd_variant_gdn_prepare_mma
+#define HOPPER_H &wd_variant_chunk_fwd_h_wgmma
+#define HOPPER   &wd_variant_gdn_forward_wgmma
 
 static const struct shape shapes[] = {
     {"short last chunk", WU, 1, 100, 1, 2, 32, 64, 0, .A_is_lower = true},
@@ -59,6 +61,17 @@ static const struct shape shapes[] = {
     {"three chunks in flight", WHOLE, 1, 200, 1, 1, 64, 32, 0, .states = true, .param = {2, 1, 3}},
     {"bf16, packed, raw", WHOLE, 1, 150, 2, 2, 64, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true, .raw = true},
     {"f16, f32 out", WHOLE, 2, 65, 1, 2, 80, 48, 0, .data = WD_F16, .raw = true},
+
+    {"bf16, packed", HOPPER_H, 1, 150, 1, 1, 128, 64, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16, .states = true},
+    {"two slices, steep", HOPPER_H, 1, 130, 1, 2, 64, 128, 0, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16,
+     .gates = WD_GATES_STEEP, .param = {2}},
+    {"f16", HOPPER_H, 2, 65, 1, 1, 64, 64, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .states = true},
+
+    {"bf16, packed, raw", HOPPER, 1, 150, 2, 4, 64, 64, 3, .data = WD_BF16, .out = WD_BF16, .states = true,
+     .raw = true},
+    {"steep, odd heads", HOPPER, 1, 200, 1, 3, 128, 128, 0, .data = WD_BF16, .out = WD_BF16, .gates = WD_GATES_STEEP,
+     .states = true},
+    {"f16", HOPPER, 2, 65, 1, 1, 128, 64, 0, .data = WD_F16, .out = WD_F16, .param = {2}},
 
     {"narrowest, three heads", PREP, 2, 65, 1, 3, 16, 0, 0, .gates = WD_GATES_MILD},
     {"short last chunk, steep", PREP, 1, 100, 2, 4, 16, 0, 0, .gates = WD_GATES_STEEP},
@@ -91,7 +104,7 @@ union args {
 
 static const struct wd_op *call(const struct shape *s, union args *a)
 {
-    if (s->variant == FWD_H) {
+    if (s->variant == FWD_H || s->variant == HOPPER_H) {
         *a = (union args){.h = {sizeof a->h, SIZES(s), .k.dtype = s->data, .w.dtype = s->data, .u.dtype = s->out,
                                 .h.dtype = s->A, .v_new.dtype = s->out, .initial_state = GIVEN(s->states),
                                 .final_state = GIVEN(s->states), .math = s->math, OFFSETS(s)}};
@@ -102,7 +115,7 @@ static const struct wd_op *call(const struct shape *s, union args *a)
                                 .h.dtype = s->data, .o.dtype = s->out, .math = s->math, OFFSETS(s)}};
         return &wd_op_chunk_fwd_o;
     }
-    if (s->variant == WHOLE) {
+    if (s->variant == WHOLE || s->variant == HOPPER) {
         *a = (union args){.whole = {sizeof a->whole, SIZES(s), .q.dtype = s->data, .k.dtype = s->data,
                                     .v.dtype = s->data, .o.dtype = s->out, .A_log = GIVEN(s->raw),
                                     .dt_bias = GIVEN(s->raw), .beta_mode = s->raw ? WD_BETA_SIGMOID : WD_BETA_VALUE,
@@ -165,6 +178,7 @@ static void check(const struct shape *s)
     struct variants_choice chosen = {.kernel = NULL};
     if (engine.sm < 80)
         engine.sm = 80;
+    engine.wgmma = true;
     if (wd_op_check(op, &args, false, &p) || wd_trial_create(ctx, &p, &options, &t))
         fail_msg("%s: %s: %s", op->name, s->name, wd_last_error());
     t->p.workspace = NULL; /* it is as large as the variants that this device has need */
@@ -219,6 +233,18 @@ static void mma__gdn_forward__matches_reference(void **unused)
 {
     (void)unused;
     check_all(WHOLE);
+}
+
+static void mma__chunk_fwd_h_on_hopper__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(HOPPER_H);
+}
+
+static void mma__gdn_forward_on_hopper__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(HOPPER);
 }
 
 static void mma__gdn_prepare__matches_reference(void **unused)
@@ -286,6 +312,8 @@ int main(void)
         cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
         cmocka_unit_test(mma__halves_of_gdn_forward__are_not_measured), /* first: later their plans are made */
         cmocka_unit_test(mma__gdn_forward__matches_reference),
+        cmocka_unit_test(mma__chunk_fwd_h_on_hopper__matches_reference),
+        cmocka_unit_test(mma__gdn_forward_on_hopper__matches_reference),
         cmocka_unit_test(mma__gdn_prepare__matches_reference),
         cmocka_unit_test(mma__what_the_engine_cannot_do__is_refused),
     };

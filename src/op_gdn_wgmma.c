@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The gated delta net on Hopper's matrix engine (cl/wgmma.cl): chunk_fwd_h, and gdn_forward in two kernels that are
+ * operations of their own, known to no one else:
+ *   gdn_intra   what chunks need no state for, all at once: T', P and scales (cl/gdn_intra_wgmma.cl)
+ *   gdn_walk    the state's way along each sequence, and o (cl/gdn_walk_wgmma.cl)
+ * w, u, h and v_new never leave the chip, nor do w and u come to be.
+ */
+#include "chain.h"
+#include "dims.h"
+#include "op_gdn_gates.h"
+#include "op_gdn_mma.h"
+
+#include <string.h>
+
+enum { PANEL_BYTES = 64 * 128, SLICE = 64, FETCHERS = 128, ITEMS = 128 };
+
+enum { SCALES = 3 * WD_GDN_CHUNK + 4 }; /* floats that gdn_intra leaves for a chunk */
+
+enum { STAGES };
+static const struct wd_param params[] = {
+    [STAGES] = {"stages", (const int[]){2, 3, 4, 0}},
+    {NULL, NULL},
+};
+
+/* ---- The walk, which two operations take ---- */
+
+/* Its tensors: a factor, and for chunk_fwd_h u and g. */
+struct walk {
+    size_t k, v;
+    bool forward;
+};
+
+/* Bytes of local memory: of k and of q or w 64 rows, of v or u 64 columns, T' and P or gates. */
+static size_t walk_local(const struct wd_problem *p, const struct walk *w, int stages)
+{
+    const size_t rows = p->dim[GDN_K] / 64 * PANEL_BYTES;
+    const size_t others = w->forward ? 2 * PANEL_BYTES + SCALES * sizeof(float) : WD_GDN_CHUNK * 2 * sizeof(float);
+    return (size_t)stages * (2 * rows + PANEL_BYTES + others + 2 * sizeof(cl_ulong)) + 2048; /* panels are aligned */
+}
+
+static bool walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w, const int *param)
+{
+    return walk_local(p, w, param[STAGES]) <= caps->local_bytes;
+}
+
+/* As many as fit: what comes from memory takes about as long as a chunk. */
+static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w, int *param)
+{
+    for (param[STAGES] = 4; param[STAGES] > 2 && !walk_valid(caps, p, w, param);)
+        param[STAGES]--;
+}
+
+static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, struct wd_grid *g)
+{
+    wd_gdn_grid(g, caps->wgmma ? ITEMS + FETCHERS : ITEMS, p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / SLICE));
+}
+
+static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w,
+                               const size_t *operands, size_t n)
+{
+    if (!caps->wgmma)
+        return "needs Hopper's matrix engine: NVIDIA sm_90";
+    const char *why = wd_mma_refuse(caps, p, operands, n);
+    if (why)
+        return why;
+    if (wd_dtype_size(p->tensor[w->k].dtype) != 2)
+        return "needs 16-bit data";
+    if ((p->dim[GDN_K] != 64 && p->dim[GDN_K] != 128) || p->dim[GDN_V] % SLICE)
+        return "K must be 64 or 128, V a multiple of 64";
+    return walk_local(p, w, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
+}
+
+/* ---- chunk_fwd_h ---- */
+
+static const struct walk h_walk = {FWDH_k, FWDH_u, false};
+
+static const char *h_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return walk_refuse(caps, p, &h_walk, (const size_t[]){FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new}, 5);
+}
+
+static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    walk_model(caps, p, &h_walk, param);
+}
+
+static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    return walk_valid(caps, p, &h_walk, param);
+}
+
+static void h_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)param;
+    walk_grid(caps, p, g);
+}
+
+const struct wd_variant wd_variant_chunk_fwd_h_wgmma = {
+    .name = "wgmma",
+    .file = "gdn_walk_wgmma.cl",
+    .kernel = "chunk_fwd_h_wgmma",
+    .params = params,
+    .refuse = h_refuse,
+    .model = h_model,
+    .valid = h_valid,
+    .grid = h_grid,
+};
+
+/* ---- gdn_intra ---- */
+
+/* Sizes of what gdn_intra leaves for a chunk and head, in elements. */
+enum { HALF_SC = GDN_N1 + 1, HALF_PANEL };
+
+#define HALF_DIMS(args)                                                                                                \
+    WD_GDN_DIMS(args), [HALF_SC] = {"SC", WD_DERIVED, WD_DIM_HOST}, [HALF_PANEL] = {"PANEL", WD_DERIVED, WD_DIM_HOST}
+
+static wd_status half_check(struct wd_problem *p, size_t cu)
+{
+    p->dim[HALF_SC] = SCALES;
+    p->dim[HALF_PANEL] = WD_GDN_CHUNK * WD_GDN_CHUNK;
+    return wd_gdn_check(p, cu);
+}
+
+static double no_flops(const struct wd_problem *p)
+{
+    (void)p;
+    return 0;
+}
+
+struct intra_args {
+    size_t struct_size;
+    size_t B, T, H, HV, K, V, N;
+    wd_tensor q, k, gate, beta, A_log, dt_bias, cu_seqlens, inverse, P, scales;
+    wd_beta_mode beta_mode;
+    bool l2norm;
+    float l2norm_eps, scale;
+    const int32_t *cu_seqlens_host;
+};
+
+enum { INTRA_q, INTRA_k, INTRA_gate, INTRA_beta, INTRA_A_log, INTRA_dt_bias, INTRA_cu_seqlens };
+
+static const struct wd_dim_desc intra_dims[] = {HALF_DIMS(struct intra_args)};
+
+static const struct wd_tensor_desc intra_tensors[] = {
+    [INTRA_q] = WD_GDN_DATA(struct intra_args, q, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
+    [INTRA_k] = WD_GDN_DATA(struct intra_args, k, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
+    [INTRA_gate] = WD_GDN_GATE(struct intra_args, gate, WD_FILL_GATE, GDN_B, GDN_T, GDN_HV),
+    [INTRA_beta] = WD_GDN_GATE(struct intra_args, beta, WD_FILL_BETA, GDN_B, GDN_T, GDN_HV),
+    [INTRA_A_log] = WD_GDN_PER_HEAD(struct intra_args, A_log),
+    [INTRA_dt_bias] = WD_GDN_PER_HEAD(struct intra_args, dt_bias),
+    [INTRA_cu_seqlens] = WD_GDN_CU_SEQLENS(struct intra_args, GDN_N1),
+    WD_GDN_DATA(struct intra_args, inverse, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    WD_GDN_DATA(struct intra_args, P, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    WD_GDN_F32(struct intra_args, scales, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_SC),
+};
+
+static const struct wd_scalar_desc intra_scalars[] = {
+    WD_GDN_BETA_MODE(struct intra_args),
+    WD_GDN_L2NORM(struct intra_args),
+    WD_GDN_L2NORM_EPS(struct intra_args),
+    {.name = "scale", .offset = offsetof(struct intra_args, scale), .kind = WD_REAL},
+};
+
+static wd_status intra_check(struct wd_problem *p)
+{
+    return half_check(p, INTRA_cu_seqlens);
+}
+
+/* Two heads a group. */
+static void intra_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    const size_t H = p->dim[GDN_H];
+    (void)caps;
+    (void)param;
+    wd_gdn_grid(g, ITEMS, p->dim[GDN_B] * p->dim[GDN_NT] * H * ((p->dim[GDN_HV] / H + 1) / 2));
+}
+
+static const struct wd_variant intra = {
+    .name = "wgmma",
+    .file = "gdn_intra_wgmma.cl",
+    .kernel = "gdn_intra_wgmma",
+    .grid = intra_grid,
+};
+
+static const struct wd_variant *const intra_variants[] = {&intra, NULL};
+
+static const struct wd_op gdn_intra = {
+    .id = (wd_op_id)WD_OP_GDN_INTRA,
+    .name = "gdn_intra",
+    .args_size = sizeof(struct intra_args),
+    .dims = intra_dims,
+    .num_dims = WD_COUNT(intra_dims),
+    .tensors = intra_tensors,
+    .num_tensors = WD_COUNT(intra_tensors),
+    .scalars = intra_scalars,
+    .num_scalars = WD_COUNT(intra_scalars),
+    .layout = -1,
+    .workspace_offset = WD_DERIVED,
+    .cu_seqlens_offset = offsetof(struct intra_args, cu_seqlens_host),
+    .variants = intra_variants,
+    .check = intra_check,
+    .flops = no_flops,
+};
+
+/* ---- gdn_walk ---- */
+
+struct walk_args {
+    size_t struct_size;
+    size_t B, T, H, HV, K, V, N;
+    wd_tensor q, k, v, inverse, P, scales, initial_state, cu_seqlens, o, final_state;
+    int stages; /* which is gdn_forward's to choose */
+    const int32_t *cu_seqlens_host;
+};
+
+enum { WALK_q, WALK_k, WALK_v, WALK_inverse, WALK_P, WALK_scales, WALK_initial_state, WALK_cu_seqlens, WALK_o };
+
+static const struct wd_dim_desc walk_dims[] = {HALF_DIMS(struct walk_args)};
+
+static const struct wd_tensor_desc walk_tensors[] = {
+    [WALK_q] = WD_GDN_DATA(struct walk_args, q, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
+    [WALK_k] = WD_GDN_DATA(struct walk_args, k, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
+    [WALK_v] = WD_GDN_DATA(struct walk_args, v, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_T, GDN_HV, GDN_V),
+    [WALK_inverse] = WD_GDN_DATA(struct walk_args, inverse, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    [WALK_P] = WD_GDN_DATA(struct walk_args, P, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    [WALK_scales] = WD_GDN_F32(struct walk_args, scales, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_SC),
+    [WALK_initial_state] = WD_GDN_STATE(struct walk_args, initial_state, WD_IN, GDN_SEQ, GDN_HV, GDN_K, GDN_V),
+    [WALK_cu_seqlens] = WD_GDN_CU_SEQLENS(struct walk_args, GDN_N1),
+    [WALK_o] = WD_GDN_DATA(struct walk_args, o, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_T, GDN_HV, GDN_V),
+    WD_GDN_STATE(struct walk_args, final_state, WD_OUT, GDN_SEQ, GDN_HV, GDN_K, GDN_V),
+};
+
+static const char *const numbers[] = {"0", "1", "2", "3", "4", NULL};
+
+static const struct wd_scalar_desc walk_scalars[] = {
+    {.name = "stages", .offset = offsetof(struct walk_args, stages), .kind = WD_CHOICE, .choices = numbers},
+};
+
+static wd_status walk_check(struct wd_problem *p)
+{
+    return half_check(p, WALK_cu_seqlens);
+}
+
+static void o_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)param;
+    walk_grid(caps, p, g);
+}
+
+static const struct wd_variant walk_wgmma = {
+    .name = "wgmma",
+    .file = "gdn_walk_wgmma.cl",
+    .kernel = "gdn_walk_wgmma",
+    .grid = o_grid,
+};
+
+static const struct wd_variant *const walk_variants[] = {&walk_wgmma, NULL};
+
+static const struct wd_op gdn_walk = {
+    .id = (wd_op_id)WD_OP_GDN_WALK_WGMMA,
+    .name = "gdn_walk",
+    .args_size = sizeof(struct walk_args),
+    .dims = walk_dims,
+    .num_dims = WD_COUNT(walk_dims),
+    .tensors = walk_tensors,
+    .num_tensors = WD_COUNT(walk_tensors),
+    .scalars = walk_scalars,
+    .num_scalars = WD_COUNT(walk_scalars),
+    .layout = -1,
+    .workspace_offset = WD_DERIVED,
+    .cu_seqlens_offset = offsetof(struct walk_args, cu_seqlens_host),
+    .variants = walk_variants,
+    .check = walk_check,
+    .flops = no_flops,
+};
+
+/* ---- The two as a variant of gdn_forward ---- */
+
+struct between {
+    wd_tensor inverse, P, scales;
+};
+
+static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, struct between *m)
+{
+    const wd_dtype data = p->tensor[FWD_q].dtype;
+    const size_t all = p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV], panel = WD_GDN_CHUNK * WD_GDN_CHUNK;
+    const struct wd_chain_piece piece[] = {
+        {&m->inverse, all * panel, data},
+        {&m->P, all * panel, data},
+        {&m->scales, all * SCALES, WD_F32},
+    };
+    wd_chain_deal(c, bytes, piece, WD_COUNT(piece));
+}
+
+static size_t workspace(const struct wd_problem *p)
+{
+    struct between unused;
+    size_t bytes = 0;
+    deal(p, NULL, &bytes, &unused);
+    return bytes;
+}
+
+static const struct walk whole_walk = {FWD_k, FWD_v, true};
+
+static void model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    walk_model(caps, p, &whole_walk, param);
+}
+
+static bool valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    return walk_valid(caps, p, &whole_walk, param);
+}
+
+static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    const char *why = walk_refuse(caps, p, &whole_walk, (const size_t[]){FWD_q, FWD_k, FWD_v, FWD_o}, 4);
+    if (why)
+        return why;
+    return workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer" : NULL;
+}
+
+static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const int *param, const wd_launch *launch)
+{
+    struct wd_chain chain, *c = &chain;
+    struct between m;
+    const size_t *d = p->dim;
+    wd_chain_begin(c, ctx, p, launch, workspace(p));
+    deal(p, c, NULL, &m);
+#define COMMON(type)                                                                                                   \
+    .struct_size = sizeof(type), .B = d[GDN_B], .T = d[GDN_T], .H = d[GDN_H], .HV = d[GDN_HV], .K = d[GDN_K],          \
+    .V = d[GDN_V], .N = d[GDN_N], .cu_seqlens_host = p->cu_seqlens_host,                                               \
+    .cu_seqlens = wd_chain_pass(c, FWD_cu_seqlens), .q = wd_chain_pass(c, FWD_q), .k = wd_chain_pass(c, FWD_k),        \
+    .inverse = m.inverse, .P = m.P, .scales = m.scales
+    const struct intra_args first = {
+        COMMON(struct intra_args),
+        .gate = wd_chain_pass(c, FWD_g),
+        .beta = wd_chain_pass(c, FWD_beta),
+        .A_log = wd_chain_pass(c, FWD_A_log),
+        .dt_bias = wd_chain_pass(c, FWD_dt_bias),
+        .beta_mode = (wd_beta_mode)p->choice[FWD_beta_mode],
+        .l2norm = p->choice[FWD_l2norm],
+        .l2norm_eps = p->real[FWD_l2norm_eps],
+        .scale = p->real[FWD_scale],
+    };
+    const struct walk_args second = {
+        COMMON(struct walk_args),
+        .v = wd_chain_pass(c, FWD_v),
+        .initial_state = wd_chain_pass(c, FWD_initial_state),
+        .o = wd_chain_pass(c, FWD_o),
+        .final_state = wd_chain_pass(c, FWD_final_state),
+        .stages = param[STAGES],
+    };
+#undef COMMON
+    wd_chain_call(c, &gdn_intra, &first, false);
+    wd_chain_call(c, &gdn_walk, &second, true);
+    return wd_chain_end(c);
+}
+
+const struct wd_variant wd_variant_gdn_forward_wgmma = {
+    .name = "wgmma",
+    .params = params,
+    .refuse = refuse,
+    .model = model,
+    .valid = valid,
+    .chain = run,
+    .workspace = workspace,
+};
