@@ -47,17 +47,6 @@
 /* L stands transposed: its columns are rows, of which a block's are in the order in which sums have them. */
 #define L_COLUMN(i) ((i) / BLOCK * BLOCK + (i) % 4 / 2 * 8 + (i) % BLOCK / 4 * 2 + (i) % 2)
 
-/* Copies 64 rows of K, of which there are `rows` and then zeros. */
-MMA_FN void copy_rows(__local uint4 *tile, __global const ELEM(T_K) *x, ulong pitch, uint rows)
-{
-    const uint id = (uint)get_local_id(0), row = id / (K / 8), h = id % (K / 8);
-    tile += h / 8 * WG_PANEL + WG_AT(row, h % 8);
-    x += row * pitch + h * 8;
-    MMA_UNROLL
-    for (uint i = 0; i < CHUNK; i += ITEMS / (K / 8))
-        mma_copy(row + i < rows, tile + i * 8, x + i * pitch);
-}
-
 /* The factor that normalises a row of a tile. */
 MMA_FN float tile_factor(__local const uint4 *tile, uint row, float eps)
 {
@@ -127,8 +116,8 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     const uint served = MMA_SKIP(true) ? heads : HEADS;
     const ulong b = chunk.batch, t = chunk.token;
 
-    copy_rows(room_k, ROW3(k, b, t, hk), k_at.z, rows);
-    copy_rows(room_q, ROW3(q, b, t, hk), q_at.z, rows);
+    wg_copy_rows(room_k, ROW3(k, b, t, hk), k_at.z, rows, K);
+    wg_copy_rows(room_q, ROW3(q, b, t, hk), q_at.z, rows, K);
     mma_commit();
 
     /* Two by two: items of the first head, items of the second. */

@@ -40,6 +40,52 @@ MMA_FN uint4 wg_operand(const float4 *c, uint s)
                    CAT(mma_pack_, MMA_TYPE)(y.x, y.y), CAT(mma_pack_, MMA_TYPE)(y.z, y.w));
 }
 
+#if WD_WGMMA
+#define WG_WARP_SYNC() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#else
+#define WG_WARP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+
+/* ---- Rows to and from panels ---- */
+
+/* Starts copying 64 rows of `width` elements, of which `rows` are there and the others are zeros; all items take part, and
+ * each copies so many rows apart that its chunks stand at even distances. mma_commit() and MMA_WAIT() count it. */
+MMA_FN void wg_copy_rows(__local uint4 *panels, __global const ELEM(MMA_TYPE) *x, ulong pitch, uint rows, uint width)
+{
+    const uint id = (uint)get_local_id(0), row = id / (width / 8), h = id % (width / 8);
+    panels += h / 8 * WG_PANEL + WG_AT(row, h % 8);
+    x += row * pitch + h * 8;
+    MMA_UNROLL
+    for (uint i = 0; i < 64; i += WG_ITEMS / (width / 8))
+        mma_copy(row + i < rows, panels + i * 8, x + i * pitch);
+}
+
+/* Stores `rows` of such rows. */
+MMA_FN void wg_store_rows(__global ELEM(MMA_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panels, uint width)
+{
+    const uint id = (uint)get_local_id(0), row = id / (width / 8), h = id % (width / 8);
+    panels += h / 8 * WG_PANEL + WG_AT(row, h % 8);
+    x += row * pitch + h * 8;
+    MMA_UNROLL
+    for (uint i = 0; i < 64; i += WG_ITEMS / (width / 8))
+        if (row + i < rows)
+            MMA_STORE4(uint, (__global uint *)(x + i * pitch), panels[i * 8]);
+}
+
+/* Stores those of the warp's own 16 rows of one panel that are among `rows`: x is the panel's first. What its items put
+ * there is seen, and they may put more. */
+MMA_FN void wg_store_own_rows(__global ELEM(MMA_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panel)
+{
+    const uint lane = (uint)get_local_id(0) % MMA_WARP, h = lane % 8;
+    const uint row = (uint)get_local_id(0) / MMA_WARP * 16 + lane / 8;
+    WG_WARP_SYNC();
+    MMA_UNROLL
+    for (uint i = 0; i < 16; i += 4)
+        if (row + i < rows)
+            MMA_STORE4(uint, (__global uint *)(x + (row + i) * pitch + h * 8), panel[WG_AT(row + i, h)]);
+    WG_WARP_SYNC();
+}
+
 /* ---- Operands to and from panels ---- */
 
 /* A step of an operand or of packed sums, as wg_operand() has it. wg_take_rows, wg_put_rows: the warp's 16 rows,

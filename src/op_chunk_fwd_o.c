@@ -132,7 +132,8 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {&cpu, &wd_variant_chunk_fwd_o_mma, &tile, &plain, NULL};
+static const struct wd_variant *const variants[] = {
+    &cpu, &wd_variant_chunk_fwd_o_wgmma, &wd_variant_chunk_fwd_o_mma, &tile, &plain, NULL};
 
 const struct wd_op wd_op_chunk_fwd_o = {
     .id = WD_OP_CHUNK_FWD_O,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The gated delta net on Hopper's matrix engine (cl/wgmma.cl): chunk_fwd_h, and gdn_forward in two kernels that are
- * operations of their own, known to no one else:
- *   gdn_intra   what chunks need no state for, all at once: T', P and scales (cl/gdn_intra_wgmma.cl)
- *   gdn_walk    the state's way along each sequence, and o (cl/gdn_walk_wgmma.cl)
- * w, u, h and v_new never leave the chip, nor do w and u come to be.
+ * The gated delta net on Hopper's matrix engine (cl/wgmma.cl): recompute_w_u, chunk_fwd_h and chunk_fwd_o, and
+ * gdn_forward in two kernels that are operations of their own, known to no one else: gdn_intra   what chunks need no
+ * state for, all at once: T', P and scales (cl/gdn_intra_wgmma.cl) gdn_walk    the state's way along each sequence, and
+ * o (cl/gdn_walk_wgmma.cl) w, u, h and v_new never leave the chip, nor do w and u come to be.
  */
 #include "chain.h"
 #include "dims.h"
@@ -16,6 +15,20 @@
 enum { PANEL_BYTES = 64 * 128, SLICE = 64, FETCHERS = 128, ITEMS = 128 };
 
 enum { SCALES = 3 * WD_GDN_CHUNK + 4 }; /* floats that gdn_intra leaves for a chunk */
+
+/* Why the engine cannot multiply these `n` tensors, or NULL. */
+static const char *wgmma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands,
+                                size_t n)
+{
+    if (!caps->wgmma)
+        return "needs Hopper's matrix engine: NVIDIA sm_90";
+    const char *why = wd_mma_refuse(caps, p, operands, n);
+    if (why)
+        return why;
+    if (wd_dtype_size(p->tensor[operands[0]].dtype) != 2)
+        return "needs 16-bit data";
+    return p->dim[GDN_K] != 64 && p->dim[GDN_K] != 128 ? "K must be 64 or 128" : NULL;
+}
 
 enum { STAGES };
 static const struct wd_param params[] = {
@@ -59,15 +72,11 @@ static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, st
 static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w,
                                const size_t *operands, size_t n)
 {
-    if (!caps->wgmma)
-        return "needs Hopper's matrix engine: NVIDIA sm_90";
-    const char *why = wd_mma_refuse(caps, p, operands, n);
+    const char *why = wgmma_refuse(caps, p, operands, n);
     if (why)
         return why;
-    if (wd_dtype_size(p->tensor[w->k].dtype) != 2)
-        return "needs 16-bit data";
-    if ((p->dim[GDN_K] != 64 && p->dim[GDN_K] != 128) || p->dim[GDN_V] % SLICE)
-        return "K must be 64 or 128, V a multiple of 64";
+    if (p->dim[GDN_V] % SLICE)
+        return "V must be a multiple of 64";
     return walk_local(p, w, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
 }
 
@@ -105,6 +114,55 @@ const struct wd_variant wd_variant_chunk_fwd_h_wgmma = {
     .model = h_model,
     .valid = h_valid,
     .grid = h_grid,
+};
+
+/* ---- recompute_w_u and chunk_fwd_o: a chunk and head a group ---- */
+
+/* Why rows of K and V, and of `n` tensors, cannot be taken as they lie, or NULL; `panels` are of 8 KB. */
+static const char *rows_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n,
+                               size_t panels)
+{
+    const char *why = wgmma_refuse(caps, p, operands, n);
+    if (why)
+        return why;
+    if (p->dim[GDN_V] != 64 && p->dim[GDN_V] != 128)
+        return "V must be 64 or 128";
+    return panels * PANEL_BYTES + 4096 > caps->local_bytes ? "needs local memory for a chunk" : NULL;
+}
+
+static void rows_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)caps;
+    (void)param;
+    wd_gdn_grid(g, ITEMS, p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV]);
+}
+
+static const char *wu_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return rows_refuse(caps, p, (const size_t[]){WU_k, WU_v, WU_A, WU_w, WU_u}, 5,
+                       p->dim[GDN_K] / 64 + p->dim[GDN_V] / 64 + 1);
+}
+
+const struct wd_variant wd_variant_recompute_w_u_wgmma = {
+    .name = "wgmma",
+    .file = "recompute_w_u_wgmma.cl",
+    .kernel = "recompute_w_u_wgmma",
+    .refuse = wu_refuse,
+    .grid = rows_grid,
+};
+
+static const char *o_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return rows_refuse(caps, p, (const size_t[]){FWDO_q, FWDO_k, FWDO_v_new, FWDO_h, FWDO_o}, 5,
+                       2 * p->dim[GDN_K] / 64 + (p->dim[GDN_K] / 64 + 1) * p->dim[GDN_V] / 64);
+}
+
+const struct wd_variant wd_variant_chunk_fwd_o_wgmma = {
+    .name = "wgmma",
+    .file = "chunk_fwd_o_wgmma.cl",
+    .kernel = "chunk_fwd_o_wgmma",
+    .refuse = o_refuse,
+    .grid = rows_grid,
 };
 
 /* ---- gdn_intra ---- */

@@ -25,14 +25,16 @@ struct shape {
     int param[3];                 /* zero: the model's */
 };
 
-#define STEPS    &wd_variant_recompute_w_u_mma_steps
-#define WU       &wd_variant_recompute_w_u_mma
-#define FWD_H    &wd_variant_chunk_fwd_h_mma
-#define FWD_O    &wd_variant_chunk_fwd_o_mma
-#define WHOLE    &wd_variant_gdn_forward_mma
-#define PREP     &wd_variant_gdn_prepare_mma
-#define HOPPER_H &wd_variant_chunk_fwd_h_wgmma
-#define HOPPER   &wd_variant_gdn_forward_wgmma
+#define STEPS     &wd_variant_recompute_w_u_mma_steps
+#define WU        &wd_variant_recompute_w_u_mma
+#define FWD_H     &wd_variant_chunk_fwd_h_mma
+#define FWD_O     &wd_variant_chunk_fwd_o_mma
+#define WHOLE     &wd_variant_gdn_forward_mma
+#define PREP      &wd_variant_gdn_prepare_mma
+#define HOPPER_H  &wd_variant_chunk_fwd_h_wgmma
+#define HOPPER    &wd_variant_gdn_forward_wgmma
+#define HOPPER_WU &wd_variant_recompute_w_u_wgmma
+#define HOPPER_O  &wd_variant_chunk_fwd_o_wgmma
 
 static const struct shape shapes[] = {
     {"short last chunk", WU, 1, 100, 1, 2, 32, 64, 0, .A_is_lower = true},
@@ -61,6 +63,14 @@ static const struct shape shapes[] = {
     {"three chunks in flight", WHOLE, 1, 200, 1, 1, 64, 32, 0, .states = true, .param = {2, 1, 3}},
     {"bf16, packed, raw", WHOLE, 1, 150, 2, 2, 64, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true, .raw = true},
     {"f16, f32 out", WHOLE, 2, 65, 1, 2, 80, 48, 0, .data = WD_F16, .raw = true},
+
+    {"bf16, packed", HOPPER_WU, 1, 150, 1, 2, 128, 64, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16},
+    {"f16, lower, steep", HOPPER_WU, 2, 65, 1, 1, 64, 128, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16,
+     .gates = WD_GATES_STEEP, .A_is_lower = true},
+
+    {"bf16, packed", HOPPER_O, 1, 150, 1, 2, 128, 64, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16},
+    {"f16, steep", HOPPER_O, 2, 65, 1, 1, 64, 128, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16,
+     .gates = WD_GATES_STEEP},
 
     {"bf16, packed", HOPPER_H, 1, 150, 1, 1, 128, 64, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16, .states = true},
     {"two slices, steep", HOPPER_H, 1, 130, 1, 2, 64, 128, 0, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16,
@@ -110,7 +120,7 @@ static const struct wd_op *call(const struct shape *s, union args *a)
                                 .final_state = GIVEN(s->states), .math = s->math, OFFSETS(s)}};
         return &wd_op_chunk_fwd_h;
     }
-    if (s->variant == FWD_O) {
+    if (s->variant == FWD_O || s->variant == HOPPER_O) {
         *a = (union args){.o = {sizeof a->o, SIZES(s), .q.dtype = s->data, .k.dtype = s->data, .v_new.dtype = s->data,
                                 .h.dtype = s->data, .o.dtype = s->out, .math = s->math, OFFSETS(s)}};
         return &wd_op_chunk_fwd_o;
@@ -148,7 +158,8 @@ static const struct wd_op *call(const struct shape *s, union args *a)
         return &wd_op_gdn_prepare;
     }
     *a = (union args){.wu = {sizeof a->wu, SIZES(s), .k.dtype = s->data, .v.dtype = s->data, .A.dtype = s->A,
-                             .w.dtype = s->out, .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
+                             .w.dtype = s->out, .u.dtype = s->variant == HOPPER_WU ? s->out : WD_DTYPE_DEFAULT,
+                             .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
     return &wd_op_recompute_w_u;
 }
 
@@ -235,6 +246,18 @@ static void mma__gdn_forward__matches_reference(void **unused)
     check_all(WHOLE);
 }
 
+static void mma__recompute_w_u_on_hopper__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(HOPPER_WU);
+}
+
+static void mma__chunk_fwd_o_on_hopper__matches_reference(void **unused)
+{
+    (void)unused;
+    check_all(HOPPER_O);
+}
+
 static void mma__chunk_fwd_h_on_hopper__matches_reference(void **unused)
 {
     (void)unused;
@@ -312,6 +335,8 @@ int main(void)
         cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
         cmocka_unit_test(mma__halves_of_gdn_forward__are_not_measured), /* first: later their plans are made */
         cmocka_unit_test(mma__gdn_forward__matches_reference),
+        cmocka_unit_test(mma__recompute_w_u_on_hopper__matches_reference),
+        cmocka_unit_test(mma__chunk_fwd_o_on_hopper__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_h_on_hopper__matches_reference),
         cmocka_unit_test(mma__gdn_forward_on_hopper__matches_reference),
         cmocka_unit_test(mma__gdn_prepare__matches_reference),
