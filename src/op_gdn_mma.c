@@ -85,10 +85,9 @@ static const char *prepare_refuse(const struct wd_caps *caps, const struct wd_pr
 /* Two heads a group. */
 static void prepare_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
-    const size_t H = p->dim[PREP_H];
     (void)caps;
     (void)param;
-    wd_gdn_grid(g, ITEMS, p->dim[PREP_B] * p->dim[PREP_NT] * H * ((p->dim[PREP_HV] / H + 1) / 2));
+    wd_gdn_grid(g, ITEMS, p->dim[PREP_B] * p->dim[PREP_NT] * wd_mma_pairs(p->dim[PREP_H], p->dim[PREP_HV]));
 }
 
 const struct wd_variant wd_variant_gdn_prepare_mma = {

@@ -20,6 +20,12 @@ const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p
 size_t wd_mma_lines(size_t elements, size_t size);
 size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size);
 
+/** Groups that serve all heads of a chunk where one serves two that share a head of k. */
+static inline size_t wd_mma_pairs(size_t H, size_t HV)
+{
+    return H ? H * ((HV / H + 1) / 2) : 0;
+}
+
 enum { WD_MMA_DIAGONAL = (WD_GDN_CHUNK * 20 + 16) * 4 }; /* bytes of gdn_solve_mma.cl's D_SIZE floats */
 
 /* ---- The walk along a sequence (cl/gdn_walk_mma.cl), which two operations take ---- */

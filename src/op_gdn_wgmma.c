@@ -228,10 +228,9 @@ static wd_status intra_check(struct wd_problem *p)
 /* Two heads a group. */
 static void intra_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
-    const size_t H = p->dim[GDN_H];
     (void)caps;
     (void)param;
-    wd_gdn_grid(g, ITEMS, p->dim[GDN_B] * p->dim[GDN_NT] * H * ((p->dim[GDN_HV] / H + 1) / 2));
+    wd_gdn_grid(g, ITEMS, p->dim[GDN_B] * p->dim[GDN_NT] * wd_mma_pairs(p->dim[GDN_H], p->dim[GDN_HV]));
 }
 
 static const struct wd_variant intra = {
