@@ -83,12 +83,17 @@ expect "an operand where none is taken is refused" 2 "takes no operand" -- devic
 
 mkdir "$scratch/no_icd"
 without() { OCL_ICD_VENDORS=$scratch/no_icd OPENCL_VENDOR_PATH=$scratch/no_icd "$@"; }
-without json "devices without a device is valid JSON" 3 -- devices --json
-without expect "devices without a device says so" 3 "doctor" -- devices
-without json "query without a device is valid JSON" 3 -- query fp8_quant tokens=1,hidden=128 --json
-without json "bench without a device is valid JSON" 3 -- bench --json
-without expect "verify without a device" 3 -- verify
-without expect "doctor without a device" 3 "device" -- doctor
+if without "$tool" devices >/dev/null 2>&1; then
+    number=$((number + 1))
+    echo "ok $number - without a device # SKIP this loader finds devices whatever its variables say"
+else
+    without json "devices without a device is valid JSON" 3 -- devices --json
+    without expect "devices without a device says so" 3 "doctor" -- devices
+    without json "query without a device is valid JSON" 3 -- query fp8_quant tokens=1,hidden=128 --json
+    without json "bench without a device is valid JSON" 3 -- bench --json
+    without expect "verify without a device" 3 -- verify
+    without expect "doctor without a device" 3 "device" -- doctor
+fi
 
 if ! "$tool" devices >/dev/null 2>&1; then
     echo "not ok $((number + 1)) - there is a device to test with"

@@ -22,13 +22,14 @@
 #include "status.h"
 
 static wd_context *ctx;
+static struct wd_caps caps;
 
 static int open_device(void **state)
 {
     cl_int err;
     wd_context_desc desc = {.struct_size = sizeof desc, .cache_dir = "", .tuning_file = ""};
     (void)state;
-    if (wd_device_find(NULL, &desc.device))
+    if (wd_device_find(NULL, &desc.device) || wd_caps_query(desc.device, &caps))
         return -1;
     desc.context = clCreateContext(NULL, 1, &desc.device, NULL, NULL, &err);
     const int st = err ? -1 : (int)wd_context_create(&desc, &ctx);
@@ -132,7 +133,7 @@ static void sweep__200_shapes__compile_few_programs(void **state)
     static const struct {
         const char *name;
         void (*sweep)(void);
-        size_t shapes, programs; /* `programs`: at most */
+        size_t shapes, programs; /* `programs`: at most on a CPU, where alignment makes no difference */
     } parts[] = {
         {"fp8_quant", sweep_fp8_quant, 48, 3},         /* one more where a shipped record has other numbers */
         {"causal_conv1d", sweep_causal_conv1d, 40, 6}, /* three alignments, with and without streaming stores */
@@ -149,13 +150,13 @@ static void sweep__200_shapes__compile_few_programs(void **state)
         const uint64_t programs = after.compiles - before.compiles;
         print_message("%s: %zu shapes, %u programs\n", parts[i].name, shapes, (unsigned)programs);
         assert_int_equal(shapes, parts[i].shapes);
-        assert_in_range(programs, 1, parts[i].programs);
+        assert_in_range(programs, 1, parts[i].programs * (caps.cpu ? 1 : 2));
         before = after;
     }
     const wd_counters c = count();
     print_message("together: %u programs; %u shape classes, which look up tuning records\n", (unsigned)c.compiles,
                   (unsigned)(c.tuning_model + c.tuning_shipped));
-    assert_in_range(c.compiles, 1, 18);
+    assert_in_range(c.compiles, 1, caps.cpu ? 18 : 36);
 }
 
 int main(void)
