@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fake_cl.h"
+#include "ptx.h"
 
 #include <CL/cl_ext.h>
 #include <stdio.h>
@@ -196,6 +197,12 @@ static cl_int answer_own(unsigned value, size_t room, void *out, size_t *size)
     return value ? answer(&value, sizeof value, room, out, size) : CL_INVALID_VALUE;
 }
 
+static cl_int answer_minor(size_t room, void *out, size_t *size)
+{
+    const cl_uint minor = fake.sm % 10;
+    return fake.sm ? answer(&minor, sizeof minor, room, out, size) : CL_INVALID_VALUE;
+}
+
 static cl_int device_number(cl_device_id device, cl_device_info what, size_t room, void *out, size_t *size)
 {
     static const size_t items[3] = {1024, 1024, 64}, group = 1024;
@@ -219,6 +226,8 @@ static cl_int device_number(cl_device_id device, cl_device_info what, size_t roo
     case CL_DEVICE_IP_VERSION_INTEL: return answer_own(fake.ip, room, out, size);
     case CL_DEVICE_NUM_EUS_PER_SUB_SLICE_INTEL: return answer_own(fake.cores, room, out, size);
     case CL_DEVICE_WAVEFRONT_WIDTH_AMD: return answer_own(fake.wave, room, out, size);
+    case CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV: return answer_own(fake.sm / 10, room, out, size);
+    case CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV: return answer_minor(room, out, size);
     default: return device_text(device, what, room, out, size);
     }
 }
@@ -406,6 +415,7 @@ cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *ids, co
         return fake.fail_with;
     if (!program->from_source) {
         fake.binary_builds++;
+        fake.sm_90a += strstr(program->text, ".target sm_90a") && !strstr(program->text, WD_PTX_MARK);
         return CL_SUCCESS;
     }
     if (fake.build_log)
@@ -428,7 +438,8 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t room, v
 {
     if (FAILS)
         return fake.fail_with;
-    const size_t bytes = strlen(fake.binary_version) + 1 + strlen(program->text);
+    const char *target = fake.target && program->from_source ? fake.target : "";
+    const size_t head = strlen(fake.binary_version), bytes = head + 1 + strlen(target) + strlen(program->text);
     if (what == CL_PROGRAM_DEVICES)
         return answer(&program->context->device, sizeof(cl_device_id), room, out, size);
     if (what == CL_PROGRAM_BINARY_SIZES)
@@ -436,9 +447,10 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t room, v
     if (what != CL_PROGRAM_BINARIES || room < sizeof(char *))
         return CL_INVALID_VALUE;
     char *binary = *(char **)out;
-    memcpy(binary, fake.binary_version, strlen(fake.binary_version));
-    binary[strlen(fake.binary_version)] = '\n';
-    memcpy(binary + strlen(fake.binary_version) + 1, program->text, strlen(program->text));
+    memcpy(binary, fake.binary_version, head);
+    binary[head] = '\n';
+    memcpy(binary + head + 1, target, strlen(target));
+    memcpy(binary + head + 1 + strlen(target), program->text, strlen(program->text));
     return CL_SUCCESS;
 }
 

@@ -16,6 +16,8 @@ struct fake {
     const char *platform, *name; /* NULL: of their own */
     unsigned ip, cores;          /* Intel's queries: its IP version, and execution units of a Xe core; 0: no answer */
     unsigned wave;               /* AMD's: items of a wave; 0: no answer */
+    unsigned sm;                 /* NVIDIA's: compute capability x 10; 0: no answer */
+    const char *target;          /* if not NULL, binaries say so before the text that they are made of */
     const char *driver;          /* its version, as the device tells it */
     const char *binary_version;  /* what its binaries say inside: others are refused */
     const char *build_log;       /* if not NULL, building from source fails with this log */
@@ -29,6 +31,7 @@ struct fake {
 
     /* what was seen */
     unsigned calls, launches, source_builds, binary_builds;
+    unsigned sm_90a;    /* binary_builds for that target, without a mark of ptx.h in their text */
     size_t group;       /* items of a group in the last launch */
     const char *failed; /* the name of the call that was made to fail, or NULL */
     int alive;          /* references to contexts, queues, buffers, programs, kernels and events */

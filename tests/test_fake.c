@@ -325,6 +325,72 @@ static void cache__driver_upgrade_of_the_same_version__entry_replaced(void **sta
     assert_counts(&c, 0, 1, 0);
 }
 
+/* ---- Instructions of sm_90a ---- */
+
+/* One kernel that has them, prepared in a context of its own. */
+static void prepare_hopper(wd_counters *c)
+{
+    const wd_chunk_fwd_h_args args = {.struct_size = sizeof args,
+                                      .B = 1,
+                                      .T = 64,
+                                      .H = 1,
+                                      .HV = 1,
+                                      .K = 64,
+                                      .V = 64,
+                                      .k.dtype = WD_BF16,
+                                      .w.dtype = WD_BF16,
+                                      .u.dtype = WD_BF16,
+                                      .h.dtype = WD_BF16,
+                                      .v_new.dtype = WD_BF16};
+    wd_context *ctx;
+    assert_int_equal(wd_open(NULL, &ctx), WD_OK);
+    if (wd_prepare(ctx, WD_OP_CHUNK_FWD_H, &args))
+        fail_msg("%s", wd_last_error());
+    *c = (wd_counters){.struct_size = sizeof *c};
+    assert_int_equal(wd_context_counters(ctx, c), WD_OK);
+    wd_context_destroy(ctx);
+}
+
+static void hopper__its_instructions__are_built_once_more_and_kept(void **state)
+{
+    wd_counters c;
+    (void)state;
+    fake.platform = "NVIDIA CUDA";
+    fake.sm = 90;
+    fake.target = ".target sm_90\n";
+    prepare_hopper(&c);
+    assert_counts(&c, 1, 0, 0);
+    assert_int_equal(fake.source_builds, 1);
+    assert_int_equal(fake.binary_builds, 1);
+    assert_int_equal(fake.sm_90a, 1);
+    prepare_hopper(&c);
+    assert_counts(&c, 0, 1, 0);
+    assert_int_equal(fake.binary_builds, 2);
+    assert_int_equal(fake.sm_90a, 2);
+    assert_int_equal(fake.alive, 0);
+}
+
+/* PTX of another form, and a device that is no Hopper. */
+static void hopper__where_they_cannot_be_built__the_next_variant_serves(void **state)
+{
+    static const struct {
+        unsigned sm, source_builds;
+    } rows[] = {{90, 2}, {80, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        wd_counters c;
+        empty_cache();
+        fake_reset();
+        fake.platform = "NVIDIA CUDA";
+        fake.sm = rows[i].sm;
+        fake.target = "another form\n";
+        prepare_hopper(&c);
+        assert_int_equal(fake.source_builds, rows[i].source_builds);
+        assert_int_equal(fake.binary_builds, 0);
+        assert_int_equal(fake.alive, 0);
+    }
+}
+
 /* ---- Failures ---- */
 
 static void wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log(void **state)
@@ -522,6 +588,8 @@ int main(void)
         TEST(cache__second_run__builds_from_binaries),
         TEST(cache__driver_upgrade__old_entry_not_looked_at),
         TEST(cache__driver_upgrade_of_the_same_version__entry_replaced),
+        TEST(hopper__its_instructions__are_built_once_more_and_kept),
+        TEST(hopper__where_they_cannot_be_built__the_next_variant_serves),
         TEST(wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log),
         TEST(caps__cpu__takes_the_forms_its_driver_is_made_for),
         TEST(wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected),
