@@ -28,8 +28,6 @@
 #define STEPS (K / 16)
 #define SUMS (V / 8) /* float4s of 64 tokens' rows */
 
-MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0xffffffffu : 0u)); }
-
 __kernel GROUP_SIZE(WG_ITEMS)
 void chunk_fwd_o_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(T_G, g), IN(i32, cu_seqlens),
                        OUT(T_O, o), GDN_SIZES, const float scale)

@@ -44,9 +44,6 @@
 #define D_ROOM (D_SIZE / 4)
 #define MORE(a, b) ((a) > (b) ? (a) : (b))
 
-/* L stands transposed: its columns are rows, of which a block's are in the order in which sums have them. */
-#define L_COLUMN(i) ((i) / BLOCK * BLOCK + (i) % 4 / 2 * 8 + (i) % BLOCK / 4 * 2 + (i) % 2)
-
 /* The factor that normalises a row of a tile. */
 MMA_FN float tile_factor(__local const uint4 *tile, uint row, float eps)
 {

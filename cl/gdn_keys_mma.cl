@@ -65,9 +65,6 @@ MMA_FN void tile_operand(struct mma m, struct mma_a a[4], __local const uint4 *t
 /* One of the four numbers of a sum: of row m.row or, low = false, m.row + 8; .x or, odd, .y. */
 #define PART_OF(c, low, odd) ((low) ? ((odd) ? (c).y : (c).x) : ((odd) ? (c).w : (c).z))
 
-/* x where `there`, else 0: chosen by bits, or compilers branch around each x. */
-MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0xffffffffu : 0u)); }
-
 /* The factors that normalise rows of k, by whoever has an element of the diagonal of k k^T. i: the item's first row. */
 MMA_FN void diagonal_factors(struct mma m, __local float *factor, float4 c[TOKENS][MMA_CHUNK], uint i, float eps)
 {

@@ -50,10 +50,6 @@
 #define K_ROOM MMA_TILE(CHUNK, K_LINES)
 #define ROOM (K_ROOM > HEADS * (L_ROOM + D_ROOM) ? K_ROOM : HEADS * (L_ROOM + D_ROOM))
 
-/* L stands transposed: its columns are rows, of which a block's are in the order in which sums have them, so that
- * .x and .y of two float4s are four neighbours: 4 * m.col and on. */
-#define L_COLUMN(i) ((i) / BLOCK * BLOCK + (i) % 4 / 2 * 8 + (i) % BLOCK / 4 * 2 + (i) % 2)
-
 /* What a group knows of a head's tokens. Between tokens of different blocks exp(g_j - g_i) is a product: what is left of
  * i when j's block begins, and of that at j. So few exponentials are made. Neither overflows: log gates are not
  * positive. */

@@ -30,6 +30,10 @@
 #define L_REST(f, half) ((half)*32 + (f) / 2 * 4 + (f) % 2)
 #endif
 
+/* Where L stands transposed, its columns are rows, of which a block's are in the order in which sums have them, so that
+ * .x and .y of two float4s are four neighbours: 4 * m.col and on. */
+#define L_COLUMN(i) ((i) / BLOCK * BLOCK + (i) % 4 / 2 * 8 + (i) % BLOCK / 4 * 2 + (i) % 2)
+
 MMA_FN void put2_f32(__local float *p, float x, float y) { *(__local float2 *)p = (float2)(x, y); }
 MMA_FN void put2_f16(__local half *p, float x, float y) { *(__local uint *)p = mma_pack_f16(x, y); }
 MMA_FN void put2_bf16(__local ushort *p, float x, float y) { *(__local uint *)p = mma_pack_bf16(x, y); }

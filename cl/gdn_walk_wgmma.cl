@@ -226,6 +226,7 @@ MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ul
     } while (0)
 #define RELEASE(c)                                                                                                     \
     do {                                                                                                               \
+        WG_WARP_SYNC(); /* the one that arrives speaks for what all have put there */                                  \
         if (id % MMA_WARP == 0)                                                                                        \
             mma_arrive(&free[(c) % STAGES]);                                                                           \
     } while (0)
