@@ -244,6 +244,9 @@ static void print_head(const struct bench *b)
     printf("%s: copy %.1f GB/s (one core %.1f, x %.2f), multiply-add %.1f GFLOP/s (one core %.1f, x %.2f; C %.1f)\n",
            all->ctx->caps.name, all->copy_rate * 1e-9, one->copy_rate * 1e-9, all->copy_rate / one->copy_rate,
            all->fma_rate * 1e-9, one->fma_rate * 1e-9, all->fma_rate / one->fma_rate, c_peak * 1e-9);
+    if (c_peak < 0.75 * one->fma_rate)
+        printf(
+            "C's own loop had no core to itself: other work, or threads pinned to one core; its times are too long\n");
     printf("%s in ms, medians of %d rounds; the last columns: all cores over one, ours and C; OpenBLAS for %s\n",
            b->processor_time ? "processor time" : "times", ROUNDS, blas_core());
     printf("%-38s %8s %8s  %-18s %8s  %5s  %-27s  %4s  %4s\n", "case", "ours", "C", "C/ours (range)", "OpenBLAS",
