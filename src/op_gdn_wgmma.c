@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The gated delta net on Hopper's matrix engine (cl/wgmma.cl): recompute_w_u, chunk_fwd_h and chunk_fwd_o, and
- * gdn_forward in two kernels that are operations of their own, known to no one else: gdn_intra   what chunks need no
- * state for, all at once: T', P and scales (cl/gdn_intra_wgmma.cl) gdn_walk    the state's way along each sequence, and
- * o (cl/gdn_walk_wgmma.cl) w, u, h and v_new never leave the chip, nor do w and u come to be.
+ * gdn_forward in two kernels that are operations of their own, known to no one else. gdn_intra makes what chunks need
+ * no state for, all at once (cl/gdn_intra_wgmma.cl); gdn_walk goes along each sequence with the state, and makes o
+ * (cl/gdn_walk_wgmma.cl). h and v_new never leave the chip, and w and u never come to be.
  */
 #include "chain.h"
 #include "dims.h"
@@ -38,29 +38,23 @@ static const struct wd_param params[] = {
 
 /* ---- The walk, which two operations take ---- */
 
-/* Its tensors: a factor, and for chunk_fwd_h u and g. */
-struct walk {
-    size_t k, v;
-    bool forward;
-};
-
 /* Bytes of local memory: of k and of q or w 64 rows, of v or u 64 columns, T' and P or gates. */
-static size_t walk_local(const struct wd_problem *p, const struct walk *w, int stages)
+static size_t walk_local(const struct wd_problem *p, bool forward, int stages)
 {
     const size_t rows = p->dim[GDN_K] / 64 * PANEL_BYTES;
-    const size_t others = w->forward ? 2 * PANEL_BYTES + SCALES * sizeof(float) : WD_GDN_CHUNK * 2 * sizeof(float);
+    const size_t others = forward ? 2 * PANEL_BYTES + SCALES * sizeof(float) : WD_GDN_CHUNK * 2 * sizeof(float);
     return (size_t)stages * (2 * rows + PANEL_BYTES + others + 2 * sizeof(cl_ulong)) + 2048; /* panels are aligned */
 }
 
-static bool walk_valid(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w, const int *param)
+static bool walk_valid(const struct wd_caps *caps, const struct wd_problem *p, bool forward, const int *param)
 {
-    return walk_local(p, w, param[STAGES]) <= caps->local_bytes;
+    return walk_local(p, forward, param[STAGES]) <= caps->local_bytes;
 }
 
 /* As many as fit: what comes from memory takes about as long as a chunk. */
-static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w, int *param)
+static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, bool forward, int *param)
 {
-    for (param[STAGES] = 4; param[STAGES] > 2 && !walk_valid(caps, p, w, param);)
+    for (param[STAGES] = 4; param[STAGES] > 2 && !walk_valid(caps, p, forward, param);)
         param[STAGES]--;
 }
 
@@ -69,7 +63,7 @@ static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, st
     wd_gdn_grid(g, caps->wgmma ? ITEMS + FETCHERS : ITEMS, p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / SLICE));
 }
 
-static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, const struct walk *w,
+static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, bool forward,
                                const size_t *operands, size_t n)
 {
     const char *why = wgmma_refuse(caps, p, operands, n);
@@ -77,26 +71,24 @@ static const char *walk_refuse(const struct wd_caps *caps, const struct wd_probl
         return why;
     if (p->dim[GDN_V] % SLICE)
         return "V must be a multiple of 64";
-    return walk_local(p, w, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
+    return walk_local(p, forward, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
 }
 
 /* ---- chunk_fwd_h ---- */
 
-static const struct walk h_walk = {FWDH_k, FWDH_u, false};
-
 static const char *h_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    return walk_refuse(caps, p, &h_walk, (const size_t[]){FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new}, 5);
+    return walk_refuse(caps, p, false, (const size_t[]){FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new}, 5);
 }
 
 static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    walk_model(caps, p, &h_walk, param);
+    walk_model(caps, p, false, param);
 }
 
 static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
-    return walk_valid(caps, p, &h_walk, param);
+    return walk_valid(caps, p, false, param);
 }
 
 static void h_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -357,21 +349,19 @@ static size_t workspace(const struct wd_problem *p)
     return bytes;
 }
 
-static const struct walk whole_walk = {FWD_k, FWD_v, true};
-
 static void model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    walk_model(caps, p, &whole_walk, param);
+    walk_model(caps, p, true, param);
 }
 
 static bool valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
-    return walk_valid(caps, p, &whole_walk, param);
+    return walk_valid(caps, p, true, param);
 }
 
 static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    const char *why = walk_refuse(caps, p, &whole_walk, (const size_t[]){FWD_q, FWD_k, FWD_v, FWD_o}, 4);
+    const char *why = walk_refuse(caps, p, true, (const size_t[]){FWD_q, FWD_k, FWD_v, FWD_o}, 4);
     if (why)
         return why;
     return workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer" : NULL;
