@@ -81,6 +81,8 @@ static const struct shape shapes[] = {
      .raw = true},
     {"steep, odd heads", HOPPER, 1, 200, 1, 3, 128, 128, 0, .data = WD_BF16, .out = WD_BF16, .gates = WD_GATES_STEEP,
      .states = true},
+    {"forgets, heads of their own", HOPPER, 1, 130, 2, 2, 64, 64, 0, .data = WD_BF16, .out = WD_BF16,
+     .gates = WD_GATES_STEEP, .states = true, .forgets = true},
     {"f16", HOPPER, 2, 65, 1, 1, 128, 64, 0, .data = WD_F16, .out = WD_F16, .param = {2}},
 
     {"narrowest, three heads", PREP, 2, 65, 1, 3, 16, 0, 0, .gates = WD_GATES_MILD},
@@ -163,14 +165,15 @@ static const struct wd_op *call(const struct shape *s, union args *a)
     return &wd_op_recompute_w_u;
 }
 
-/* Of gdn_prepare's gates every eighth is -inf and every ninth -800, or what softplus makes such; and of its sequences
+/* Of the gates every eighth is -inf and every ninth -800, or what softplus makes such; and of its sequences
  * every other is empty. */
 static void edit(void *user, const struct wd_problem *p, double *const *t)
 {
     const struct shape *s = user;
-    for (size_t i = 0; s->forgets && i < wd_tensor_elements(p, PREP_gate); i++)
+    const size_t gate = s->variant == PREP ? (size_t)PREP_gate : (size_t)FWD_g;
+    for (size_t i = 0; s->forgets && i < wd_tensor_elements(p, gate); i++)
         if (i % 8 == 3 || i % 9 == 5)
-            t[PREP_gate][i] = (s->raw ? -1 : 1) * (i % 8 == 3 ? -INFINITY : -800);
+            t[gate][i] = (s->raw ? -1 : 1) * (i % 8 == 3 ? -INFINITY : -800);
     for (size_t i = 1; s->empty && i < s->N; i += 2)
         t[PREP_cu_seqlens][i] = t[PREP_cu_seqlens][i - 1];
 }
@@ -181,7 +184,7 @@ static void check(const struct shape *s)
     struct shape mine = *s;
     const struct wd_op *op = call(s, &args);
     const struct wd_trial_options options = {
-        .seed = 1, .gates = s->gates, .edit = s->variant == PREP ? edit : NULL, .user = &mine};
+        .seed = 1, .gates = s->gates, .edit = s->forgets || s->empty ? edit : NULL, .user = &mine};
     struct wd_caps engine = ctx->caps;
     struct wd_problem p;
     struct wd_trial *t = NULL;
