@@ -303,9 +303,11 @@ static wd_status build_failed(const struct wd_programs *programs, const struct w
 {
     const struct wd_caps *caps = programs->caps;
     size_t bytes = 0;
-    clGetProgramBuildInfo(k->program, caps->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
+    if (k->program)
+        clGetProgramBuildInfo(k->program, caps->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
     char *log = calloc(1, bytes + 1);
-    if (log && clGetProgramBuildInfo(k->program, caps->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) != CL_SUCCESS)
+    if (log && bytes &&
+        clGetProgramBuildInfo(k->program, caps->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) != CL_SUCCESS)
         *log = '\0';
     const wd_status st =
         wd_fail(err == CL_OUT_OF_HOST_MEMORY ? WD_ENOMEM : WD_EBUILD,
@@ -319,15 +321,15 @@ static wd_status build_failed(const struct wd_programs *programs, const struct w
 static cl_int retarget(const struct wd_programs *programs, struct wd_kernel *k, const char *name)
 {
     size_t bytes = 0, new_bytes = 0;
-    cl_int err = CL_INVALID_BINARY;
+    char *text = NULL;
     unsigned char *binary = fetch_binary(k->program, programs->caps->id, &bytes);
-    char *text = binary ? wd_ptx_retarget((const char *)binary, bytes, &new_bytes) : NULL;
-    if (text) {
-        release_program(k);
-        err = build_binary(programs, k, name, (const unsigned char *)text, new_bytes);
-    }
-    free(text);
+    const bool memory = binary && !wd_ptx_retarget((const char *)binary, bytes, &text, &new_bytes);
     free(binary);
+    release_program(k); /* its build log is no one's concern any more */
+    const cl_int err = text     ? build_binary(programs, k, name, (const unsigned char *)text, new_bytes)
+                       : memory ? CL_INVALID_BINARY
+                                : CL_OUT_OF_HOST_MEMORY;
+    free(text);
     return err;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "ptx.h"
+#include "status.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +17,29 @@ static const char *find(const char *text, const char *end, const char *word)
     return end;
 }
 
-char *wd_ptx_retarget(const char *ptx, size_t size, size_t *bytes)
+wd_status wd_ptx_retarget(const char *ptx, size_t size, char **out, size_t *bytes)
 {
     const char *const end = ptx + size;
     const char *at = find(ptx, end, target);
+    *out = NULL;
     *bytes = 0;
     if (at == end || find(at, end, mark) == end)
-        return NULL;
+        return WD_OK;
     at += strlen(target);
-    char *text = malloc(size + 1), *out = text;
+    char *text = malloc(size + 1), *to = text;
     if (!text)
-        return NULL;
-    memcpy(out, ptx, (size_t)(at - ptx));
-    out += at - ptx;
+        return wd_fail(WD_ENOMEM, "a program for sm_90a: out of memory");
+    memcpy(to, ptx, (size_t)(at - ptx));
+    to += at - ptx;
     if (at == end || *at != 'a')
-        *out++ = 'a';
+        *to++ = 'a';
     while (at < end) {
         const char *next = find(at, end, mark);
-        memcpy(out, at, (size_t)(next - at));
-        out += next - at;
+        memcpy(to, at, (size_t)(next - at));
+        to += next - at;
         at = next < end ? next + strlen(mark) : end;
     }
-    *bytes = (size_t)(out - text);
-    return text;
+    *out = text;
+    *bytes = (size_t)(to - text);
+    return WD_OK;
 }

@@ -19,7 +19,8 @@ static const char *retargeted(const char *ptx)
     char *exact = malloc(strlen(ptx)); /* nothing behind its end may be read */
     assert_non_null(exact);
     memcpy(exact, ptx, strlen(ptx));
-    char *out = wd_ptx_retarget(exact, strlen(ptx), &bytes);
+    char *out;
+    assert_int_equal(wd_ptx_retarget(exact, strlen(ptx), &out, &bytes), WD_OK);
     free(exact);
     if (!out) {
         assert_int_equal(bytes, 0);
