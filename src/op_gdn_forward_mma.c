@@ -261,6 +261,8 @@ static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p
     const char *why = wd_mma_refuse(caps, p, (const size_t[]){FWD_q, FWD_k, FWD_v}, 3);
     if (why || (why = wd_walk_refuse(caps, p, &walk)))
         return why;
+    if (wd_mma_f16_keys(p, FWD_k, FWD_l2norm))
+        return WD_MMA_F16_KEYS;
     if (local_bytes(p, wd_dtype_size(p->tensor[FWD_k].dtype)) > caps->local_bytes)
         return "needs local memory for a chunk of k and v";
     return workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer" : NULL;

@@ -20,6 +20,14 @@ const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p
 size_t wd_mma_lines(size_t elements, size_t size);
 size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size);
 
+/** Kernels that normalise k by a factor on v_new: in f16 a short k's factor may leave its range, where the k that it
+ *  normalises does not. `l2norm`: the choice's index. */
+#define WD_MMA_F16_KEYS "f16 does not hold the factors that normalise k"
+static inline bool wd_mma_f16_keys(const struct wd_problem *p, size_t k, size_t l2norm)
+{
+    return p->tensor[k].dtype == WD_F16 && p->choice[l2norm];
+}
+
 /** Groups that serve all heads of a chunk where one serves two that share a head of k. */
 static inline size_t wd_mma_pairs(size_t H, size_t HV)
 {

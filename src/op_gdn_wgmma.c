@@ -307,7 +307,7 @@ static const struct wd_variant *const walk_variants[] = {&walk_wgmma, NULL};
 
 static const struct wd_op gdn_walk = {
     .id = (wd_op_id)WD_OP_GDN_WALK_WGMMA,
-    .name = "gdn_walk",
+    .name = "gdn_walk_wgmma",
     .args_size = sizeof(struct walk_args),
     .dims = walk_dims,
     .num_dims = WD_COUNT(walk_dims),
@@ -364,6 +364,8 @@ static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p
     const char *why = walk_refuse(caps, p, true, (const size_t[]){FWD_q, FWD_k, FWD_v, FWD_o}, 4);
     if (why)
         return why;
+    if (wd_mma_f16_keys(p, FWD_k, FWD_l2norm))
+        return WD_MMA_F16_KEYS;
     return workspace(p) > caps->max_alloc_bytes ? "its scratch is more than this device allows in one buffer" : NULL;
 }
 

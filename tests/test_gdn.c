@@ -36,6 +36,31 @@ static void gdn_forward__states_strides_options__match_reference(void **unused)
             check_forward(&forward_shapes[i], NULL, (enum wd_gates)gates, NULL);
 }
 
+/* Padding: keys of zero, and one so short that what normalises it is large, beside large values. */
+static void pad_keys(void *user, const struct wd_problem *p, double *const *t)
+{
+    const size_t K = p->dim[GDN_K], V = p->dim[GDN_V];
+    (void)user;
+    for (size_t token = 3; token < 6; token++) {
+        for (size_t i = 0; i < K; i++)
+            t[FWD_k][token * K + i] *= token == 5 ? 1.0 / 1024 : 0;
+        for (size_t i = 0; i < V; i++)
+            t[FWD_v][token * V + i] = token == 5 ? 4 : 100;
+    }
+}
+
+static void gdn_forward__padding_among_keys__matches_reference(void **unused)
+{
+    static const wd_dtype types[] = {WD_F32, WD_F16, WD_BF16};
+    (void)unused;
+    for (size_t i = 0; i < WD_COUNT(types); i++) {
+        const struct shape s = {"padding",        .n = {1, 70, 1, 1, 64, 64, 0},
+                                .data = types[i], .initial = true,
+                                .final = true,    .options = true};
+        check_forward(&s, NULL, WD_GATES_MILD, pad_keys);
+    }
+}
+
 static const struct shape decode_shapes[] = {
     {"one token", .n = {3, 1, 2, 4, 64, 128, 0}, .scale = 2},
     {"three tokens", .n = {2, 3, 1, 1, 100, 60, 0}, .options = true},
@@ -162,6 +187,7 @@ int main(void)
         cmocka_unit_test(gdn_prepare__shapes_types_options__match_reference),
         cmocka_unit_test(gdn_forward__states_strides_options__match_reference),
         cmocka_unit_test(gdn_decode__shapes_types_options__match_reference),
+        cmocka_unit_test(gdn_forward__padding_among_keys__matches_reference),
         cmocka_unit_test(gdn__zero_sizes__succeed),
         cmocka_unit_test(gdn__calls_that_make_no_sense__are_refused_by_name),
     };
