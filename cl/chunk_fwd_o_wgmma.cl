@@ -82,7 +82,7 @@ void chunk_fwd_o_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), I
     const uint warp = id / MMA_WARP, i = warp * 16 + m.row; /* this item's rows: i and i + 8 */
     const ELEM(T_G) low = gates[i], high = gates[i + 8];
     WG_WAIT(1);
-    wg_done(p, CHUNK / 8);
+    wg_pin(p, CHUNK / 8);
     MMA_UNROLL
     for (uint n = 0; n < CHUNK / 8; n++) {
         const uint j = 8 * n + 2 * m.col;
@@ -101,10 +101,11 @@ void chunk_fwd_o_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), I
         of_p[s] = wg_operand(p, s);
     const float2 decay = scale * (float2)(mma_exp(GATE_SUM(low)), mma_exp(GATE_SUM(high)));
     WG_WAIT(0);
-    wg_done(c, SUMS);
+    wg_pin(c, SUMS);
     MMA_UNROLL
     for (uint n = 0; n < SUMS; n++)
         c[n] *= decay.xxyy;
+    wg_pin(c, SUMS);
     wg_begin();
     MMA_UNROLL
     for (uint s = 0; s < 4; s++)
@@ -112,7 +113,7 @@ void chunk_fwd_o_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), I
     wg_commit();
     barrier(CLK_LOCAL_MEM_FENCE); /* no one reads h any more */
     WG_WAIT(0);
-    wg_done(c, SUMS);
+    wg_pin(c, SUMS);
     MMA_UNROLL
     for (uint s = 0; s < V / 16; s++)
         wg_put_rows(m, tile_h + s / 4 * WG_PANEL, s % 4, wg_operand(c, s));

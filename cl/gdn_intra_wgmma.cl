@@ -2,8 +2,8 @@
 /*
  * The first half of gdn_forward on Hopper's matrix engine: what chunks of 64 tokens need no state for. With A as
  * gdn_prepare.cl defines it, of each chunk and head
- *     inverse   T' = A * beta, by columns
- *     P         P_ij = scale * (q_i . k_j) * exp(g_i - g_j) for j <= i, transposed
+ *     inverse   T'_ij = A_ij * beta_j
+ *     P         P_ij = scale * (q_i . k_j) * exp(g_i - g_j) for j <= i, stored transposed
  *     scales    of q scale * exp(g), of k exp(g_last - g), of k @ S exp(g), 64 of each, then exp(g_last)
  * for gdn_walk_wgmma.cl. With l2norm q and k stay as they are, and all three contain the factors that normalise them.
  *
@@ -39,7 +39,7 @@
 #define ITEMS WG_ITEMS
 #define HEADS 2                       /* ITEMS / CHUNK */
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K */
-#define STEPS (K / 16)
+#define K_STEPS (K / 16)
 #define L_ROOM (CHUNK * L_PITCH / 8) /* in uint4 */
 #define D_ROOM (D_SIZE / 4)
 #define MORE(a, b) ((a) > (b) ? (a) : (b))
@@ -133,16 +133,16 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     barrier(CLK_LOCAL_MEM_FENCE);
 
     float4 of_k[CHUNK / 8], of_q[CHUNK / 8]; /* k k^T, k q^T */
-    uint4 keys[STEPS];
+    uint4 keys[K_STEPS];
     MMA_UNROLL
-    for (uint s = 0; s < STEPS; s++)
+    for (uint s = 0; s < K_STEPS; s++)
         keys[s] = wg_take_rows(m, room_k + s / 4 * WG_PANEL, s % 4);
     wg_begin();
     MMA_UNROLL
-    for (uint s = 0; s < STEPS; s++)
+    for (uint s = 0; s < K_STEPS; s++)
         wg_nk(m, of_k, CHUNK / 8, keys[s], room_k + s / 4 * WG_PANEL, s % 4, s == 0);
     MMA_UNROLL
-    for (uint s = 0; s < STEPS; s++)
+    for (uint s = 0; s < K_STEPS; s++)
         wg_nk(m, of_q, CHUNK / 8, keys[s], room_q + s / 4 * WG_PANEL, s % 4, s == 0);
     wg_commit();
 
@@ -168,8 +168,8 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
             to[3 * CHUNK + token] = mma_exp(last.x + last.y);
     }
     WG_WAIT(0);
-    wg_done(of_k, CHUNK / 8);
-    wg_done(of_q, CHUNK / 8);
+    wg_pin(of_k, CHUNK / 8);
+    wg_pin(of_q, CHUNK / 8);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     const uint i = warp * BLOCK + m.row; /* this item's rows: i and i + 8 */

@@ -14,13 +14,14 @@
  * Launch    a group for each sequence, head and 64 columns of V, neighbours in memory: four warps that multiply and
  *           four that copy.
  * How       everything is transposed: S^T and v_new^T are sums and left operands as they stand, in registers from the
- *           first chunk to the last, and k, q, w, T' and P right operands as they lie. So no multiplying warp waits for
- *           another. o, or h and v_new, they leave where v, or w and u, came from, and the others carry it away. What
- *           they read of local memory while products run comes late, so they read it before or after.
+ *           first chunk to the last, and k, q, w, T' and P right operands as they lie. So no warp's product waits for
+ *           another warp. o, or h and v_new, they leave where v, or w and u, came from, and the others carry it away.
+ *           What they read of local memory while products run comes late, so they read it before or after.
  * Traffic   k, q, w, T' and P once for each 64 columns, mostly from cache, the others once. Local: STAGES times 64 rows
  *           of k, of q or w, of T' and P, and of 64 columns of v or u.
  * Numerics  sums and the state are f32, rounded once for each product that takes them. Tokens past a short chunk's end
- *           count as zero. A NaN in v or u spreads through its chunk's 64 tokens.
+ *           count as zero. What is not finite in v, u or k, or past f16's
+ *           range in v - (k @ S) * exp(g), spreads through all 64 tokens of its chunk.
  */
 #ifndef K
 #define K 128
@@ -371,7 +372,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         times_rows(m, y, a_s, tile_q[stage], 0, STEPS / 2);
         wg_commit();
         WG_WAIT(1);
-        wg_done(x, TOKENS);
+        wg_pin(x, TOKENS);
         take_tokens(m, tokens, tile_v[stage]);
         take_scales(of_token, &scale[stage][2 * CHUNK + token]);
         MMA_UNROLL
@@ -387,13 +388,14 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         wg_commit();
         decay_state(state, scale[stage][3 * CHUNK]);
         WG_WAIT(1);
-        wg_done(x, TOKENS);
+        wg_pin(x, TOKENS);
         take_scales(of_token, &scale[stage][CHUNK + token]);
         tokens_operand(a_p, x);
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++)
             x[j] *= of_token[j].xyxy;
         tokens_operand(a_v, x);
+        wg_pin(state, SUMS);
         wg_begin();
         MMA_UNROLL
         for (uint j = 0; j < 4; j++)
@@ -413,7 +415,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
             onward[j] = (float2)(mma_exp(GATE_SUM(last - at[0])), mma_exp(GATE_SUM(last - at[1])));
         }
         WG_WAIT(0);
-        wg_done(x, TOKENS);
+        wg_pin(x, TOKENS);
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++)
             subtract(x + j, j % 2 ? tokens[j / 2].zw : tokens[j / 2].xy, 1);
@@ -423,6 +425,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         for (uint j = 0; j < TOKENS; j++)
             x[j] *= onward[j].xyxy;
         tokens_operand(a_v, x);
+        wg_pin(state, SUMS);
         wg_begin();
 #endif
         MMA_UNROLL
@@ -436,8 +439,8 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
             wg_put_columns(m, tile_w[stage] + j / 4 * WG_PANEL, j % 4, a_s[j]);
 #else
         WG_WAIT(1);
-        wg_done(y, TOKENS);
-        wg_done(z, TOKENS);
+        wg_pin(y, TOKENS);
+        wg_pin(z, TOKENS);
         take_scales(of_token, &scale[stage][token]);
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++)
@@ -446,7 +449,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
 #endif
         put_tokens(m, tile_v[stage], tokens);
         WG_WAIT(0);
-        wg_done(state, SUMS);
+        wg_pin(state, SUMS);
         RELEASE(c);
     }
 #if HAS_FINAL_STATE

@@ -9,7 +9,8 @@
  *           columns at a time, so that few registers are needed and many groups wait together, and go out through the
  *           warp's own rows of A, which it has no more use for.
  * Traffic   each tensor once. Local: 64 rows of k, of v and of A.
- * Numerics  sums are f32; A times its scale is rounded once more. Rows past a short chunk's end count as zero.
+ * Numerics  sums are f32; A times its scale is rounded once more. Rows past a short chunk's end count as zero. That A
+ *           is lower changes nothing.
  */
 #ifndef K
 #define K 128
@@ -19,7 +20,6 @@
 #define T_A bf16
 #define T_W bf16
 #define T_U bf16
-#define A_IS_LOWER 0
 #endif
 
 #define MMA_TYPE T_K
@@ -59,7 +59,7 @@ MMA_FN void make(struct mma m, __global ELEM(MMA_TYPE) *out, ulong pitch, uint r
             wg_kn(m, c, WG_LINE / 8, a[s], tile + panel * WG_PANEL, s, s == 0);
         wg_commit();
         WG_WAIT(0);
-        wg_done(c, WG_LINE / 8);
+        wg_pin(c, WG_LINE / 8);
         MMA_UNROLL
         for (uint s = 0; s < 4; s++)
             wg_put_rows(m, room, s, wg_operand(c, s));

@@ -14,14 +14,15 @@
  *   wg_nk(m, c, n, a, panel, s, first)   C += A @ X^T, X columns 16s and on of a panel's 64 rows; n is 8
  *   wg_kn(m, c, n, a, panel, s, first)   C += A @ X, X rows 16s and on; n is 8, or 16: of two panels
  *
- * `first`: C counts as zero before. A group of products begins with wg_begin() and ends with wg_commit(); WG_WAIT(n)
- * waits until all groups but the last n are done, in the order in which they began. Till then no one may write over
- * what they read, or touch their C, which then takes wg_done(c, n). What items wrote into a panel is seen after
- * wg_written(), by those who multiply.
+ * `first`: C counts as zero before. wg_begin() comes between what items do to C and A and the products that take them,
+ * after wg_pin(c, n) where C is not `first`. A group of products ends with wg_commit(); WG_WAIT(n) waits until all
+ * groups but the last n are done, in the order in which they began. Till then no one may write over what they read, or
+ * touch their C, which then takes wg_pin(c, n). What items wrote into a panel is seen after wg_written(), by those who
+ * multiply.
  *
  * The instructions are of sm_90a, which no driver compiles OpenCL C for. They stand in comments, and program.c takes
- * the compiler's PTX, retargets it and takes the comments away. Everywhere else they are emulated, as in mma.cl: every
- * call must be reached by the four warps, which are the whole work-group.
+ * the compiler's PTX, retargets it and takes the comments away. Where mma.cl's instruction is emulated, so are they:
+ * every call must be reached by the four warps, which are the whole work-group.
  */
 #ifndef WD_WGMMA_CL
 #define WD_WGMMA_CL
@@ -48,8 +49,8 @@ MMA_FN uint4 wg_operand(const float4 *c, uint s)
 
 /* ---- Rows to and from panels ---- */
 
-/* Starts copying 64 rows of `width` elements, of which `rows` are there and the others are zeros; all items take part, and
- * each copies so many rows apart that its chunks stand at even distances. mma_commit() and MMA_WAIT() count it. */
+/* Starts copying 64 rows of `width` elements, of which `rows` are there and the others are zeros; all items take part,
+ * and each copies so many rows apart that its chunks stand at even distances. mma_commit() and MMA_WAIT() count it. */
 MMA_FN void wg_copy_rows(__local uint4 *panels, __global const ELEM(MMA_TYPE) *x, ulong pitch, uint rows, uint width)
 {
     const uint id = (uint)get_local_id(0), row = id / (width / 8), h = id % (width / 8);
@@ -178,8 +179,9 @@ MMA_FN void wg_put(struct mma m, __local uint4 *panel, uint s, bool transposed, 
 MMA_FN void wg_begin(void) { __asm__ volatile(WG_ASM "wgmma.fence.sync.aligned;" ::: "memory"); }
 MMA_FN void wg_commit(void) { __asm__ volatile(WG_ASM "wgmma.commit_group.sync.aligned;" ::: "memory"); }
 #define WG_WAIT(n) __asm__ volatile(WG_ASM "wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
-/* After WG_WAIT: n float4s of a C may be touched. The compiler, which knows of no group, would begin earlier. */
-MMA_FN void wg_done(float4 *c, uint n)
+/* Here n float4s of a C stand in their registers: the compiler, which knows of no group, would touch them earlier after
+ * WG_WAIT(), or later before wg_begin(). */
+MMA_FN void wg_pin(float4 *c, uint n)
 {
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
@@ -243,7 +245,7 @@ MMA_FN void wg_kn(struct mma m, float4 *c, uint n, uint4 a, __local const uint4 
 #define wg_begin()
 #define wg_commit()
 #define WG_WAIT(n)
-#define wg_done(c, n)
+#define wg_pin(c, n)
 #define wg_written()
 
 MMA_FN float wg_float_f16(ushort x) { return mma_unpack_f16(x).x; }
