@@ -342,15 +342,16 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
     }
 #endif
 
-    const uint column = slice + id / MMA_WARP * 16 + m.row; /* the item's: it and 8 on */
-    const uint token = 2 * m.col, place = 2 * m.col;        /* its first in a chunk and in K: it and the next */
+    const uint token = 2 * m.col; /* the item's first in a chunk: it and the next */
+/* Its first place in a state: it and the next row, in its column and 8 on. */
+#define STATE_AT(x) (ROW2(x, s, hv) + 2 * m.col * x##_at.w + slice + id / MMA_WARP * 16 + m.row)
 
     float4 state[SUMS];
     MMA_UNROLL
     for (uint j = 0; j < SUMS; j++)
         state[j] = 0;
 #if HAS_INITIAL_STATE
-    FOR_STATE(LOAD_STATE, ROW2(initial_state, s, hv) + place * initial_state_at.w + column, initial_state_at.w)
+    FOR_STATE(LOAD_STATE, STATE_AT(initial_state), initial_state_at.w)
 #endif
 
     MMA_LOOP
@@ -453,6 +454,6 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         RELEASE(c);
     }
 #if HAS_FINAL_STATE
-    FOR_STATE(STORE_STATE, ROW2(final_state, s, hv) + place * final_state_at.w + column, final_state_at.w)
+    FOR_STATE(STORE_STATE, STATE_AT(final_state), final_state_at.w)
 #endif
 }

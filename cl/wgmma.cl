@@ -27,6 +27,9 @@
 #ifndef WD_WGMMA_CL
 #define WD_WGMMA_CL
 
+#ifndef MMA_TYPE
+#define MMA_TYPE bf16
+#endif
 #include "mma.cl"
 
 #define WG_ITEMS 128
