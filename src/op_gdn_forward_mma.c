@@ -87,12 +87,6 @@ static wd_status local_check(struct wd_problem *p)
     return half_check(p, LOCAL_cu_seqlens, LOCAL_k);
 }
 
-static double no_flops(const struct wd_problem *p)
-{
-    (void)p;
-    return 0;
-}
-
 /* Bytes of local memory; `data` is the size of an element. */
 static size_t local_bytes(const struct wd_problem *p, size_t data)
 {
@@ -119,23 +113,7 @@ static const struct wd_variant local = {
 
 static const struct wd_variant *const local_variants[] = {&local, NULL};
 
-static const struct wd_op gdn_local = {
-    .id = (wd_op_id)WD_OP_GDN_LOCAL,
-    .name = "gdn_local",
-    .args_size = sizeof(struct local_args),
-    .dims = local_dims,
-    .num_dims = WD_COUNT(local_dims),
-    .tensors = local_tensors,
-    .num_tensors = WD_COUNT(local_tensors),
-    .scalars = local_scalars,
-    .num_scalars = WD_COUNT(local_scalars),
-    .layout = -1,
-    .workspace_offset = WD_DERIVED,
-    .cu_seqlens_offset = offsetof(struct local_args, cu_seqlens_host),
-    .variants = local_variants,
-    .check = local_check,
-    .flops = no_flops,
-};
+static const struct wd_op gdn_local = WD_GDN_HALF(WD_OP_GDN_LOCAL, "gdn_local", local);
 
 /* ---- gdn_walk ---- */
 
@@ -196,23 +174,7 @@ static const struct wd_variant walk_mma = {
 
 static const struct wd_variant *const walk_variants[] = {&walk_mma, NULL};
 
-static const struct wd_op gdn_walk = {
-    .id = (wd_op_id)WD_OP_GDN_WALK,
-    .name = "gdn_walk",
-    .args_size = sizeof(struct walk_args),
-    .dims = walk_dims,
-    .num_dims = WD_COUNT(walk_dims),
-    .tensors = walk_tensors,
-    .num_tensors = WD_COUNT(walk_tensors),
-    .scalars = walk_scalars,
-    .num_scalars = WD_COUNT(walk_scalars),
-    .layout = -1,
-    .workspace_offset = WD_DERIVED,
-    .cu_seqlens_offset = offsetof(struct walk_args, cu_seqlens_host),
-    .variants = walk_variants,
-    .check = walk_check,
-    .flops = no_flops,
-};
+static const struct wd_op gdn_walk = WD_GDN_HALF(WD_OP_GDN_WALK, "gdn_walk", walk);
 
 /* ---- The two as a variant of gdn_forward ---- */
 

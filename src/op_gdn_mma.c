@@ -68,6 +68,12 @@ static size_t pieces(const struct wd_problem *p)
     return p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV];
 }
 
+double wd_gdn_half_flops(const struct wd_problem *p)
+{
+    (void)p;
+    return 0;
+}
+
 /* ---- gdn_prepare ---- */
 
 static const char *prepare_refuse(const struct wd_caps *caps, const struct wd_problem *p)

@@ -13,6 +13,17 @@ extern const struct wd_variant wd_variant_gdn_prepare_mma, wd_variant_recompute_
 /* Operations that are halves of gdn_forward: numbers that wd_op_id will not reach. */
 enum { WD_OP_GDN_LOCAL = 200, WD_OP_GDN_WALK, WD_OP_GDN_INTRA, WD_OP_GDN_WALK_WGMMA };
 
+/** The description of such a half, from args, dims, tensors, scalars, variants and check that begin with `half`. */
+#define WD_GDN_HALF(id_, name_, half)                                                                                  \
+    {                                                                                                                  \
+        .id = (wd_op_id)(id_), .name = name_, .args_size = sizeof(struct half##_args), .dims = half##_dims,            \
+        .num_dims = WD_COUNT(half##_dims), .tensors = half##_tensors, .num_tensors = WD_COUNT(half##_tensors),         \
+        .scalars = half##_scalars, .num_scalars = WD_COUNT(half##_scalars), .layout = -1,                              \
+        .workspace_offset = WD_DERIVED, .cu_seqlens_offset = offsetof(struct half##_args, cu_seqlens_host),            \
+        .variants = half##_variants, .check = half##_check, .flops = wd_gdn_half_flops                                 \
+    }
+double wd_gdn_half_flops(const struct wd_problem *p); /* 0: the whole operation counts them */
+
 /** Why the engine cannot multiply these `n` tensors in this problem, or NULL. */
 const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n);
 

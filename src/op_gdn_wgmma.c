@@ -172,12 +172,6 @@ static wd_status half_check(struct wd_problem *p, size_t cu)
     return wd_gdn_check(p, cu);
 }
 
-static double no_flops(const struct wd_problem *p)
-{
-    (void)p;
-    return 0;
-}
-
 struct intra_args {
     size_t struct_size;
     size_t B, T, H, HV, K, V, N;
@@ -234,23 +228,7 @@ static const struct wd_variant intra = {
 
 static const struct wd_variant *const intra_variants[] = {&intra, NULL};
 
-static const struct wd_op gdn_intra = {
-    .id = (wd_op_id)WD_OP_GDN_INTRA,
-    .name = "gdn_intra",
-    .args_size = sizeof(struct intra_args),
-    .dims = intra_dims,
-    .num_dims = WD_COUNT(intra_dims),
-    .tensors = intra_tensors,
-    .num_tensors = WD_COUNT(intra_tensors),
-    .scalars = intra_scalars,
-    .num_scalars = WD_COUNT(intra_scalars),
-    .layout = -1,
-    .workspace_offset = WD_DERIVED,
-    .cu_seqlens_offset = offsetof(struct intra_args, cu_seqlens_host),
-    .variants = intra_variants,
-    .check = intra_check,
-    .flops = no_flops,
-};
+static const struct wd_op gdn_intra = WD_GDN_HALF(WD_OP_GDN_INTRA, "gdn_intra", intra);
 
 /* ---- gdn_walk ---- */
 
@@ -305,23 +283,7 @@ static const struct wd_variant walk_wgmma = {
 
 static const struct wd_variant *const walk_variants[] = {&walk_wgmma, NULL};
 
-static const struct wd_op gdn_walk = {
-    .id = (wd_op_id)WD_OP_GDN_WALK_WGMMA,
-    .name = "gdn_walk_wgmma",
-    .args_size = sizeof(struct walk_args),
-    .dims = walk_dims,
-    .num_dims = WD_COUNT(walk_dims),
-    .tensors = walk_tensors,
-    .num_tensors = WD_COUNT(walk_tensors),
-    .scalars = walk_scalars,
-    .num_scalars = WD_COUNT(walk_scalars),
-    .layout = -1,
-    .workspace_offset = WD_DERIVED,
-    .cu_seqlens_offset = offsetof(struct walk_args, cu_seqlens_host),
-    .variants = walk_variants,
-    .check = walk_check,
-    .flops = no_flops,
-};
+static const struct wd_op gdn_walk = WD_GDN_HALF(WD_OP_GDN_WALK_WGMMA, "gdn_walk_wgmma", walk);
 
 /* ---- The two as a variant of gdn_forward ---- */
 
