@@ -62,13 +62,9 @@ void chunk_fwd_o_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), I
 
     float4 p[CHUNK / 8], c[SUMS]; /* P, o */
     uint4 a[STEPS], of_p[4];
-    MMA_UNROLL
-    for (uint s = 0; s < STEPS; s++)
-        a[s] = wg_take_rows(m, tile_q + s / 4 * WG_PANEL, s % 4);
+    wg_take_all_rows(m, a, tile_q, STEPS);
     wg_begin();
-    MMA_UNROLL
-    for (uint s = 0; s < STEPS; s++)
-        wg_nk(m, p, CHUNK / 8, a[s], tile_k + s / 4 * WG_PANEL, s % 4, s == 0);
+    wg_nk_rows(m, p, a, tile_k, 0, STEPS);
     wg_commit();
     MMA_WAIT(0);
     wg_written();

@@ -134,16 +134,10 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
 
     float4 of_k[CHUNK / 8], of_q[CHUNK / 8]; /* k k^T, k q^T */
     uint4 keys[K_STEPS];
-    MMA_UNROLL
-    for (uint s = 0; s < K_STEPS; s++)
-        keys[s] = wg_take_rows(m, room_k + s / 4 * WG_PANEL, s % 4);
+    wg_take_all_rows(m, keys, room_k, K_STEPS);
     wg_begin();
-    MMA_UNROLL
-    for (uint s = 0; s < K_STEPS; s++)
-        wg_nk(m, of_k, CHUNK / 8, keys[s], room_k + s / 4 * WG_PANEL, s % 4, s == 0);
-    MMA_UNROLL
-    for (uint s = 0; s < K_STEPS; s++)
-        wg_nk(m, of_q, CHUNK / 8, keys[s], room_q + s / 4 * WG_PANEL, s % 4, s == 0);
+    wg_nk_rows(m, of_k, keys, room_k, 0, K_STEPS);
+    wg_nk_rows(m, of_q, keys, room_q, 0, K_STEPS);
     wg_commit();
 
     float factor_q = 1, factor_k = 1;
@@ -221,20 +215,14 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
         for (uint at = 0; at < WG_PANEL; at += ITEMS)
             MMA_STORE4(uint, to + (at + id) * 4, room_q[n * WG_PANEL + at + id]);
     }
-    float column[BLOCK];
-    invert_column(column, D + id / CHUNK * D_SIZE);
-    MMA_UNROLL
-    for (uint n = 0; n < BLOCK; n += 8)
-        put_chunk(L + (id / CHUNK * CHUNK + L_COLUMN(token)) * L_PITCH + token / BLOCK * BLOCK + n, column + n);
+    invert_diagonals(L, D);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     MMA_LOOP
     for (uint n = 0; n < served; n++) {
-        const uint strip = n ? BLOCKS - 1 - warp : warp, row = strip * BLOCK + m.row, at = 4 * m.col;
-        float4 x[8] = {0};
-        x[0] = (float4)(at == m.row, at + 1 == m.row, at == m.row + 8, at + 1 == m.row + 8);
-        x[1] = (float4)(at + 2 == m.row, at + 3 == m.row, at + 2 == m.row + 8, at + 3 == m.row + 8);
-        solve(m, x, L + n * CHUNK * L_PITCH, true, strip);
+        const uint strip = n ? BLOCKS - 1 - warp : warp, row = strip * BLOCK + m.row;
+        float4 x[8];
+        solve_inverse(m, x, L + n * CHUNK * L_PITCH, strip);
         if (n < heads)
             store_strip(m, x, strip, ROW3(inverse, b, chunk.index, hv + n), row, betas + n * CHUNK);
     }

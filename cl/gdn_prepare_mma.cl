@@ -263,20 +263,14 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
         put_columns(m, L + n * CHUNK * L_PITCH, D + n * D_SIZE, c, i, head);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    float inverse[BLOCK];
-    invert_column(inverse, D + id / CHUNK * D_SIZE);
-    MMA_UNROLL
-    for (uint n = 0; n < BLOCK; n += MMA_CHUNK)
-        put_chunk(L + (id / CHUNK * CHUNK + L_COLUMN(token)) * L_PITCH + token / BLOCK * BLOCK + n, inverse + n);
+    invert_diagonals(L, D);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     MMA_LOOP
     for (uint n = 0; n < served; n++) {
-        const uint strip = n ? BLOCKS - 1 - warp : warp, row = strip * BLOCK + m.row, at = 4 * m.col;
-        float4 x[8] = {0};
-        x[0] = (float4)(at == m.row, at + 1 == m.row, at == m.row + 8, at + 1 == m.row + 8);
-        x[1] = (float4)(at + 2 == m.row, at + 3 == m.row, at + 2 == m.row + 8, at + 3 == m.row + 8);
-        solve(m, x, L + n * CHUNK * L_PITCH, true, strip);
+        const uint strip = n ? BLOCKS - 1 - warp : warp, row = strip * BLOCK + m.row;
+        float4 x[8];
+        solve_inverse(m, x, L + n * CHUNK * L_PITCH, strip);
         store_strip(m, x, strip, ROW3(A, b, t + row, hv + n), ROW3(A, b, t + row + 8, hv + n),
                     n < heads && row < rows, n < heads && row + 8 < rows);
     }

@@ -143,4 +143,27 @@ MMA_FN void solve(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L, bo
 #undef BLOCK_OF
 }
 
+/* The blocks on the diagonal of a transposed L, id / CHUNK chunks of 64 columns on, give way to their inverses. */
+MMA_FN void invert_diagonals(__local ELEM(MMA_TYPE) *L, __local const float *D)
+{
+    const uint id = (uint)get_local_id(0), token = id % CHUNK;
+    float column[BLOCK];
+    invert_column(column, D + id / CHUNK * D_SIZE);
+    MMA_UNROLL
+    for (uint n = 0; n < BLOCK; n += MMA_CHUNK)
+        put_chunk(L + (id / CHUNK * CHUNK + L_COLUMN(token)) * L_PITCH + token / BLOCK * BLOCK + n, column + n);
+}
+
+/* Strip `strip` of (I + L)^-1, of a transposed L: x begins with the block on the diagonal. */
+MMA_FN void solve_inverse(struct mma m, float4 x[8], __local const ELEM(MMA_TYPE) *L, uint strip)
+{
+    const uint at = 4 * m.col;
+    MMA_UNROLL
+    for (uint n = 0; n < 8; n++)
+        x[n] = 0;
+    x[0] = (float4)(at == m.row, at + 1 == m.row, at == m.row + 8, at + 1 == m.row + 8);
+    x[1] = (float4)(at + 2 == m.row, at + 3 == m.row, at + 2 == m.row + 8, at + 3 == m.row + 8);
+    solve(m, x, L, true, strip);
+}
+
 #endif

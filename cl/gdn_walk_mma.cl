@@ -49,8 +49,7 @@
 #define MMA_TYPE T_K
 #define MMA_MATH MATH
 #include "common.cl"
-#include "gdn.cl"
-#include "mma.cl"
+#include "gdn_walk.cl"
 
 #define ITEMS (32 * WV * WK)
 #define K_LINES MMA_LINES(K)
@@ -141,12 +140,9 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 #define APART MMA_BULK
 #define FETCHERS (FORWARD ? MMA_WARP : 4 * MMA_WARP) /* items */
 
-#define ROWS_OF(c) ((c) + 1 < chunks ? CHUNK : last_rows)
-#define AT(x, c, head) ROW3(x, b, seq.begin + (ulong)(c)*CHUNK, head) /* a chunk's first row */
-#define OF(x, c, head) ROW3(x, b, seq.first_chunk + (c), head)        /* what there is of a chunk */
 #define SCALES (2 * CHUNK + 4)                                        /* floats: q's, k's, exp(g_last) */
 
-/* What item `id` of `items` copies. All go round equally often: PoCL 3.1 loses other loops here. */
+/* What item `id` of `items` copies. */
 #if FORWARD
 #define COPY_FIRST(c, id, items)                                                                                       \
     do {                                                                                                               \
@@ -160,12 +156,6 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
         copy_tile(tile_k[(c) % STAGES], OF(k, c, hk), TILE_K, id, items);                                              \
         copy_tile(tile_p[(c) % STAGES], OF(P, c, hv), TILE_P, id, items);                                              \
     } while (0)
-MMA_FN void copy_tile(__local uint4 *to, __global const void *from, uint chunks, uint id, uint items)
-{
-    for (uint first = 0; first < chunks; first += items)
-        if (first + id < chunks)
-            mma_copy(true, to + first + id, (__global const uint4 *)from + first + id);
-}
 #else
 #define COPY_ROWS(tile, block, x, c, head, id, items)                                                                  \
     mma_copy_rows(tile[(c) % STAGES], K_LINES, K_LINES, block, CHUNK, AT(x, c, head), x##_at.z, ROWS_OF(c), K, id,     \
@@ -186,15 +176,6 @@ MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitc
         if (i < U_CHUNKS)
             mma_copy(true, to + i, from + min(row, rows - 1) * pitch + strip * 16 + at * (16 / SIZE_U));
     }
-}
-
-MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ulong pitch, uint rows, uint id,
-                       uint items)
-{
-    for (uint first = 0; first < CHUNK; first += items)
-        for (uint word = 0; first + id < CHUNK && word < sizeof *to / sizeof(float); word++)
-            mma_copy_word((__local float *)(to + first + id) + word,
-                          (__global const float *)(from + min(first + id, rows - 1) * pitch) + word);
 }
 #endif
 

@@ -45,7 +45,7 @@
 
 #define MMA_TYPE T_K
 #include "common.cl"
-#include "gdn.cl"
+#include "gdn_walk.cl"
 #include "wgmma.cl"
 
 #define ITEMS WG_ITEMS
@@ -56,15 +56,6 @@
 #define TOKENS (CHUNK / 8)     /* float4s of 64 tokens */
 #define SCALES (3 * CHUNK + 4) /* floats: q's, k's, of k @ S, exp(g_last) */
 #define SLICE 64               /* columns of V */
-
-/* x (+)= the state's operand @ rows^T, steps `from` to `to` of it. */
-MMA_FN void times_rows(struct mma m, float4 x[TOKENS], const uint4 a[STEPS], __local const uint4 *rows, uint from,
-                       uint to)
-{
-    MMA_UNROLL
-    for (uint s = from; s < to; s++)
-        wg_nk(m, x, TOKENS, a[s], rows + s / 4 * WG_PANEL, s % 4, s == 0);
-}
 
 /* 64 tokens of x as a left operand. */
 MMA_FN void tokens_operand(uint4 a[4], const float4 x[TOKENS])
@@ -167,17 +158,6 @@ MMA_FN void store_share(struct share s, __global ELEM(T_K) **x, __local const ui
     *x += s.chunk;
 }
 
-MMA_FN void copy_words(__local float *to, __global const float *from, uint words, uint id)
-{
-    for (uint first = 0; first < words; first += FETCHERS)
-        if (first + id < words)
-            mma_copy_word(to + first + id, from + first + id);
-}
-
-#define ROWS_OF(c) ((c) + 1 < chunks ? CHUNK : last_rows)
-#define AT(x, c, head) ROW3(x, b, seq.begin + (ulong)(c)*CHUNK, head) /* a chunk's first row */
-#define OF(x, c, head) ROW3(x, b, seq.first_chunk + (c), head)        /* what there is of a chunk */
-
 #if FORWARD
 #define COPY_CHUNK(c, id)                                                                                              \
     do {                                                                                                               \
@@ -192,7 +172,8 @@ MMA_FN void copy_words(__local float *to, __global const float *from, uint words
         copy_share(w_share, &w_next, tile_w[(c) % STAGES], ROWS_OF(c), K);                                             \
         copy_share(k_share, &k_next, tile_k[(c) % STAGES], ROWS_OF(c), K);                                             \
         copy_share(u_share, &u_next, tile_v[(c) % STAGES], ROWS_OF(c), SLICE);                                         \
-        copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id);        \
+        copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id,         \
+                   FETCHERS);                                                                                          \
     } while (0)
 #define STORE_CHUNK(c)                                                                                                 \
     do {                                                                                                               \
@@ -208,13 +189,6 @@ MMA_FN struct share share_of_state(uint id, ulong chunk)
     s.first = (h / 8 * 64 + s.row) * V + h % 8 * 8;
     s.chunk = chunk;
     return s;
-}
-
-MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ulong pitch, uint rows, uint id)
-{
-    for (uint word = 0; id < CHUNK && word < sizeof *to / sizeof(float); word++)
-        mma_copy_word((__local float *)(to + id) + word,
-                      (__global const float *)(from + min(id, rows - 1) * pitch) + word);
 }
 #endif
 
@@ -248,10 +222,9 @@ MMA_FN void copy_gates(__local ELEM(T_G) *to, __global const ELEM(T_G) *from, ul
 #if FORWARD
 #define COPY_IMAGES(c, id)                                                                                             \
     do {                                                                                                               \
-        copy_words((__local float *)tile_t[(c) % STAGES], (__global const float *)OF(inverse, c, hv), WG_PANEL * 4,    \
-                   id);                                                                                                \
-        copy_words((__local float *)tile_p[(c) % STAGES], (__global const float *)OF(P, c, hv), WG_PANEL * 4, id);     \
-        copy_words(scale[(c) % STAGES], OF(scales, c, hv), SCALES, id);                                                \
+        copy_tile(tile_t[(c) % STAGES], OF(inverse, c, hv), WG_PANEL, id, ITEMS);                                      \
+        copy_tile(tile_p[(c) % STAGES], OF(P, c, hv), WG_PANEL, id, ITEMS);                                            \
+        copy_tile((__local uint4 *)scale[(c) % STAGES], OF(scales, c, hv), SCALES / 4, id, ITEMS);                     \
     } while (0)
 #else
 #define COPY_IMAGES(c, id)
@@ -291,23 +264,18 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
     const uint last_rows = (uint)(seq.end - seq.begin) - (chunks - 1) * CHUNK;
     const uint slice = group % slices * SLICE; /* the group's first column */
 
-#define SHARE(x, head, column, width)                                                                                  \
-    const struct share x##_share = share_of(id % FETCHERS, width, x##_at.z)
-#define SHARE_IN(x, head, column, width)                                                                               \
-    SHARE(x, head, column, width);                                                                                     \
-    __global const ELEM(T_K) *x##_next = AT(x, 0, head) + (column) + x##_share.first
-#define SHARE_OUT(x, head, column, width)                                                                              \
-    SHARE(x, head, column, width);                                                                                     \
-    __global ELEM(T_K) *x##_next = AT(x, 0, head) + (column) + x##_share.first
-    SHARE_IN(k, hk, 0, K);
+#define SHARE(space, x, head, column, width)                                                                           \
+    const struct share x##_share = share_of(id % FETCHERS, width, x##_at.z);                                           \
+    space ELEM(T_K) *x##_next = AT(x, 0, head) + (column) + x##_share.first
+    SHARE(__global const, k, hk, 0, K);
 #if FORWARD
-    SHARE_IN(q, hk, 0, K);
-    SHARE_IN(v, hv, slice, SLICE);
-    SHARE_OUT(o, hv, slice, SLICE);
+    SHARE(__global const, q, hk, 0, K);
+    SHARE(__global const, v, hv, slice, SLICE);
+    SHARE(__global, o, hv, slice, SLICE);
 #else
-    SHARE_IN(w, hv, 0, K);
-    SHARE_IN(u, hv, slice, SLICE);
-    SHARE_OUT(v_new, hv, slice, SLICE);
+    SHARE(__global const, w, hv, 0, K);
+    SHARE(__global const, u, hv, slice, SLICE);
+    SHARE(__global, v_new, hv, slice, SLICE);
     const struct share h_share = share_of_state(id % FETCHERS, h_at.z);
     __global ELEM(T_K) *h_next = OF(h, 0, hv) + slice + h_share.first;
 #endif
@@ -368,9 +336,9 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         uint4 a_p[4];
         AWAIT(c);
         wg_begin();
-        times_rows(m, x, a_s, tile_k[stage], 0, STEPS);
+        wg_nk_rows(m, x, a_s, tile_k[stage], 0, STEPS);
         wg_commit();
-        times_rows(m, y, a_s, tile_q[stage], 0, STEPS / 2);
+        wg_nk_rows(m, y, a_s, tile_q[stage], 0, STEPS / 2);
         wg_commit();
         WG_WAIT(1);
         wg_pin(x, TOKENS);
@@ -385,7 +353,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         for (uint j = 0; j < 4; j++)
             wg_nk(m, x, TOKENS, a_v[j], tile_t[stage], j, j == 0);
         wg_commit();
-        times_rows(m, y, a_s, tile_q[stage], STEPS / 2, STEPS);
+        wg_nk_rows(m, y, a_s, tile_q[stage], STEPS / 2, STEPS);
         wg_commit();
         decay_state(state, scale[stage][3 * CHUNK]);
         WG_WAIT(1);
@@ -406,7 +374,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         AWAIT(c);
         take_tokens(m, tokens, tile_v[stage]); /* while the engine reads local memory they would come late */
         wg_begin();
-        times_rows(m, x, a_s, tile_w[stage], 0, STEPS);
+        wg_nk_rows(m, x, a_s, tile_w[stage], 0, STEPS);
         wg_commit();
         const ELEM(T_G) last = gates[stage][ROWS_OF(c) - 1];
         float2 onward[TOKENS]; /* exp(g_last - g) */

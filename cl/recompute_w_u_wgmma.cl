@@ -99,9 +99,7 @@ void recompute_w_u_wgmma(IN(T_K, k), IN(T_V, v), IN(f32, beta), IN(T_A, A), IN(T
     barrier(CLK_LOCAL_MEM_FENCE);
 
     uint4 a[4], scaled_a[4];
-    MMA_UNROLL
-    for (uint s = 0; s < 4; s++)
-        a[s] = wg_take_rows(m, tile_a, s);
+    wg_take_all_rows(m, a, tile_a, 4);
     scaled_operand(m, scaled_a, a, scale_u, rows);
     make(m, ROW3(u, b, t, hv), u_at.z, rows, scaled_a, tile_v, V, tile_a);
     scaled_operand(m, scaled_a, a, scale_w, rows);

@@ -288,4 +288,22 @@ MMA_FN void wg_emulated(struct mma m, float4 *c, uint n, uint4 a, __local const 
 
 #endif
 
+/* ---- Whole rows ---- */
+
+/* The warp's 16 rows of a tile of panels, `steps` steps of a left operand. */
+MMA_FN void wg_take_all_rows(struct mma m, uint4 *a, __local const uint4 *tile, uint steps)
+{
+    MMA_UNROLL
+    for (uint s = 0; s < steps; s++)
+        a[s] = wg_take_rows(m, tile + s / 4 * WG_PANEL, s % 4);
+}
+
+/* C[64][64] (+)= A @ X^T, X the 64 rows of a tile of panels: steps `from` to `to` of it, of which 0 is the first. */
+MMA_FN void wg_nk_rows(struct mma m, float4 c[8], const uint4 *a, __local const uint4 *tile, uint from, uint to)
+{
+    MMA_UNROLL
+    for (uint s = from; s < to; s++)
+        wg_nk(m, c, 8, a[s], tile + s / 4 * WG_PANEL, s % 4, s == 0);
+}
+
 #endif
