@@ -51,7 +51,7 @@ static const char *refuse_rows(const struct wd_caps *caps, const struct wd_probl
             vec = 8;
     if (p->vec < vec)
         return "rows must be aligned to 16 bytes";
-    return chunks > (size_t)INT32_MAX / 4 / p->dim[GDN_HV] ? "too many chunks to number" : NULL;
+    return chunks * p->dim[GDN_HV] > INT32_MAX / 4 ? "too many chunks to number" : NULL; /* each below 2^32 */
 }
 
 const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n)

@@ -321,19 +321,27 @@ static void mma__no_heads__need_no_groups(void **unused)
     (void)unused;
     static const struct shape none[] = {
         {.variant = PREP, .B = 1, .T = 70, .K = 32},
+        {.variant = WU, .B = 1, .T = 70, .K = 64, .V = 64},
+        {.variant = FWD_H, .B = 1, .T = 70, .K = 64, .V = 64},
+        {.variant = FWD_O, .B = 1, .T = 70, .K = 64, .V = 64},
         {.variant = WHOLE, .B = 1, .T = 70, .K = 64, .V = 64},
         {.variant = HOPPER, .B = 1, .T = 70, .K = 64, .V = 64, .data = WD_BF16, .out = WD_BF16},
     };
+    struct wd_caps engine = ctx->caps;
+    engine.sm = 90;
+    engine.wgmma = true;
     for (size_t i = 0; i < WD_COUNT(none); i++) {
         const struct wd_variant *variant = none[i].variant;
         union args args;
         struct wd_problem p;
         struct wd_grid grid = {.groups = {1}};
+        struct wd_choice choice;
         assert_int_equal(wd_op_check(call(&none[i], &args), &args, false, &p), WD_OK);
+        assert_true(wd_tuning_model(&engine, &p, variant, &choice));
         if (variant->chain) {
-            assert_int_equal(variant->chain(ctx, &p, (const int[]){2, 1, 2}, NULL), WD_OK);
+            assert_int_equal(variant->chain(ctx, &p, choice.param, NULL), WD_OK);
         } else {
-            variant->grid(&ctx->caps, &p, NULL, &grid);
+            variant->grid(&ctx->caps, &p, choice.param, &grid);
             assert_int_equal(grid.groups[0], 0);
         }
     }
