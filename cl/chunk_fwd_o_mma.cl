@@ -33,6 +33,7 @@
 
 #define MMA_TYPE T_K
 #define MMA_MATH MATH
+#define MMA_DEPTH K
 #include "common.cl"
 #include "gdn.cl"
 #include "mma.cl"

@@ -35,6 +35,7 @@
 
 #define MMA_TYPE T_K
 #define MMA_MATH MATH
+#define MMA_DEPTH K
 #include "common.cl"
 #include "gdn_keys_mma.cl"
 #include "gdn_solve_mma.cl"

@@ -27,6 +27,12 @@
 #define MMA_WIDE (CAT(MMA_SIZE_, MMA_TYPE) == 4)
 #define MMA_SPLIT (MMA_WIDE && MMA_MATH == 0)
 #define MMA_PARTS (MMA_SPLIT ? 2 : 1) /* of a factor */
+/* NVIDIA's engine cuts off what a sum has no place for, always towards zero. Where f32 sums are longer than 128 factors
+ * (MMA_DEPTH, as a kernel knows) each step begins at zero, and the item adds and rounds. */
+#ifndef MMA_DEPTH
+#define MMA_DEPTH 0
+#endif
+#define MMA_FRESH (MMA_SPLIT && MMA_DEPTH > 128)
 #define MMA_CHUNK (16 / CAT(MMA_SIZE_, MMA_TYPE))
 #define MMA_LINE (8 * MMA_CHUNK)
 #define MMA_LINES(n) (((n) + MMA_LINE - 1) / MMA_LINE) /* that n elements take */
@@ -277,17 +283,24 @@ MMA_FN uint mma_halves(uint x, uint y, bool high)
 MMA_FN void mma_multiply(struct mma m, float4 *c, struct mma_a a, const struct mma_b *b, uint n)
 {
 #if MMA_NVIDIA
+    float4 fresh[MMA_CHUNK], *sum = MMA_FRESH ? fresh : c;
+    MMA_UNROLL
+    for (uint j = 0; MMA_FRESH && j < n; j++)
+        fresh[j] = 0;
 #if MMA_SPLIT
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
-        mma_instruction(c + j, a.lo, b[j].hi);
+        mma_instruction(sum + j, a.lo, b[j].hi);
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
-        mma_instruction(c + j, a.hi, b[j].lo);
+        mma_instruction(sum + j, a.hi, b[j].lo);
 #endif
     MMA_UNROLL
     for (uint j = 0; j < n; j++)
-        mma_instruction(c + j, a.hi, b[j].hi);
+        mma_instruction(sum + j, a.hi, b[j].hi);
+    MMA_UNROLL
+    for (uint j = 0; MMA_FRESH && j < n; j++)
+        c[j] += fresh[j];
 #else
     __local uint *mine = m.exchange + (m.row * 4 + m.col) * MMA_EXCHANGE;
     for (uint part = 0; part < MMA_PARTS; part++) {
