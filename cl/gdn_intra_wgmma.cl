@@ -6,18 +6,22 @@
  *     P         P_ij = scale * (q_i . k_j) * exp(g_i - g_j) for j <= i, stored transposed
  *     scales    of q scale * exp(g), of k exp(g_last - g), of k @ S exp(g), 64 of each, then exp(g_last)
  * for gdn_walk_wgmma.cl. With l2norm q and k stay as they are, and all three contain the factors that normalise them.
+ * In f32 (HAS_K_TILE) T' and P are panels in parts, and so are q and k, as q_tile and k_tile, for gdn_walk_split.cl,
+ * and the scales go on with exponents (wgmma_split.cl): of T', of P, and one that all of k's scales stay below.
  *
- * Layout    q and k [B][T][H][K], gate and beta [B][T][HV]; out T' and P [B][NT][HV], each a panel of wgmma.cl, scales
- *           [B][NT][HV][196]. q, k, T' and P of one 16-bit type; K is 64 or 128.
+ * Layout    q and k [B][T][H][K], gate and beta [B][T][HV]; out T' and P [B][NT][HV], each a panel of wgmma.cl or one
+ *           for each part, q_tile and k_tile [B][NT][H], 64 rows in panels, part behind part, scales [B][NT][HV][196].
+ *           q and k of one type; what is made of 16 bits is of it too, of f32 f16. K is 64 or 128.
  * Launch    B*NT * H * ceil(HV/H / 2) groups of 128 items: a group serves a chunk and two heads that share a head of k,
  *           the last of an odd number alone. Heads are neighbours, as in memory.
  * How       four warps make k k^T and k q^T, 16 rows each, of which row i holds column i of every L and of P. L and P of
  *           both heads go through local memory: P on to where it belongs, L into A as in gdn_prepare_mma.cl. Between
  *           tokens of different blocks of 16, exp(g_j - g_i) is a product: what is left of i when j's block begins, and
  *           of that at j. So few exponentials are made. Neither overflows: log gates are not positive.
- * Traffic   q and k once for two heads, outputs once. Local: 64 rows of q, which give way to P of both heads, and of k,
- *           which give way to L.
- * Numerics  as gdn_prepare_mma.cl's in 16 bits; P is rounded once. Tokens past a short chunk's end count as zero.
+ * Traffic   q and k once for two heads, outputs once. Local: 64 rows of q and of k, which give way to L of both heads
+ *           and to P of one.
+ * Numerics  k k^T and k q^T are wgmma.cl's products, or wgmma_split.cl's; A is made as in gdn_prepare_mma.cl; T' and P
+ *           are rounded once, in f32 to 22 bits. Tokens past a short chunk's end count as zero.
  */
 #ifndef K
 #define K 128
@@ -28,33 +32,64 @@
 #define T_INVERSE bf16
 #define T_P bf16
 #define L2NORM 1
+#define HAS_K_TILE 0
+#define MATH 0
 #endif
 
 #define MMA_TYPE T_K
+#define MMA_MATH MATH
 #include "common.cl"
 #include "gdn_keys_mma.cl"
 #include "gdn_solve_mma.cl"
-#include "wgmma.cl"
+#if HAS_K_TILE /* f32, in parts */
+#define WG_TYPE f16
+#define PARTS WG_PARTS
+#else
+#define WG_TYPE T_K
+#define PARTS 1
+#endif
+#include "wgmma_split.cl"
 
 #define ITEMS WG_ITEMS
 #define HEADS 2                       /* ITEMS / CHUNK */
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K */
 #define K_STEPS (K / 16)
-#define L_ROOM (CHUNK * L_PITCH / 8) /* in uint4 */
+#define L_ROOM (CHUNK * L_PITCH / MMA_CHUNK) /* in uint4 */
 #define D_ROOM (D_SIZE / 4)
-#define MORE(a, b) ((a) > (b) ? (a) : (b))
+#define ROOM (2 * PARTS * TILE)
+#define LATER (PARTS * WG_PANEL + HEADS * (L_ROOM + D_ROOM))
 
-/* The factor that normalises a row of a tile. */
-MMA_FN float tile_factor(__local const uint4 *tile, uint row, float eps)
+/* Element pairs of the row of a tile: the sum of its parts. */
+MMA_FN float2 tile_pair(__local const uint4 *tile, uint row, uint n)
+{
+    const uint at = n / 32 * WG_PANEL * 4 + WG_AT(row, n % 32 / 4) * 4 + n % 4;
+    float2 x = CAT(mma_unpack_, WG_TYPE)(((__local const uint *)tile)[at]);
+#if PARTS > 1
+    x += mma_unpack_f16(((__local const uint *)(tile + TILE))[at]);
+#endif
+    return x;
+}
+
+/* The factor that normalises a row of a tile, whose numbers are `unit` each. */
+MMA_FN float tile_factor(__local const uint4 *tile, uint row, float unit, float eps)
 {
     float sum = 0;
-    for (uint h = 0; h < K / 8; h++) {
-        float f[8];
-        CAT(mma_read_, T_K)(f, (__local const ELEM(T_K) *)(tile + h / 8 * WG_PANEL + WG_AT(row, h % 8)));
-        for (uint e = 0; e < 8; e++)
-            sum += f[e] * f[e];
+    for (uint n = 0; n < K / 2; n++) {
+        const float2 x = tile_pair(tile, row, n) * unit;
+        sum += x.x * x.x + x.y * x.y;
     }
     return row_factor(sum, eps);
+}
+
+/* Stores the warp's 16 rows of a panel, as they stand; what its items put there is seen, and they may put more. */
+MMA_FN void store_own(__global ELEM(WG_TYPE) *image, __local const uint4 *panel)
+{
+    const uint id = (uint)get_local_id(0), first = id / MMA_WARP * 16 * 8 + id % MMA_WARP;
+    WG_WARP_SYNC();
+    MMA_UNROLL
+    for (uint i = 0; i < 16 * 8; i += MMA_WARP)
+        MMA_STORE4(uint, (__global uint *)image + (first + i) * 4, panel[first + i]);
+    WG_WARP_SYNC();
 }
 
 /* Two neighbours, for rows i and i + 8. */
@@ -68,33 +103,54 @@ MMA_FN float4 exactly(__local const float2 *gates, uint j, uint i)
                     keep(j >= i + 8, since(first, high)), keep(j + 1 >= i + 8, since(second, high)));
 }
 
-/* Stores a strip of T': rows i and i + 8. */
-MMA_FN void store_strip(struct mma m, const float4 x[8], uint strip, __global ELEM(T_INVERSE) *panel, uint i,
-                        __local const float *beta)
+/* A strip of T' out of one of A: rows i and i + 8. */
+MMA_FN void weigh_strip(struct mma m, float4 x[8], uint strip, __local const float *beta)
 {
     MMA_UNROLL
     for (uint n = 0; n < BLOCKS; n++) {
         const uint at = (strip - n) % BLOCKS * BLOCK + 4 * m.col; /* past block 0 those above the diagonal */
         const float4 weight = n <= strip ? *(__local const float4 *)(beta + at) : (float4)(0);
-        const float4 low = (float4)(x[2 * n].xy, x[2 * n + 1].xy), high = (float4)(x[2 * n].zw, x[2 * n + 1].zw);
-        __global ELEM(T_INVERSE) *to = panel + WG_AT(i, at / 8) * 8 + at % 8;
-        CAT(mma_store4_, T_INVERSE)(to, n <= strip ? low * weight : (float4)(0));
-        CAT(mma_store4_, T_INVERSE)(to + 8 * WG_LINE, n <= strip ? high * weight : (float4)(0));
+        x[2 * n] = n <= strip ? x[2 * n] * weight.xyxy : (float4)(0);
+        x[2 * n + 1] = n <= strip ? x[2 * n + 1] * weight.zwzw : (float4)(0);
+    }
+}
+
+MMA_FN void store_strip(struct mma m, const float4 x[8], uint strip, __global ELEM(WG_TYPE) *panel, uint i,
+                        float scale)
+{
+    MMA_UNROLL
+    for (uint n = 0; n < BLOCKS; n++) {
+        const uint at = (strip - n) % BLOCKS * BLOCK + 4 * m.col;
+        float4 low = (float4)(x[2 * n].xy, x[2 * n + 1].xy) * scale;
+        float4 high = (float4)(x[2 * n].zw, x[2 * n + 1].zw) * scale;
+        MMA_UNROLL
+        for (uint p = 0; p < PARTS; p++) {
+            __global ELEM(WG_TYPE) *to = panel + p * WG_PANEL * 8 + WG_AT(i, at / 8) * 8 + at % 8;
+#if HAS_K_TILE
+            float2 a = low.xy, b = low.zw, c = high.xy, d = high.zw;
+            *(__global uint2 *)to = (uint2)(wg_part(&a), wg_part(&b));
+            *(__global uint2 *)(to + 8 * WG_LINE) = (uint2)(wg_part(&c), wg_part(&d));
+            low = (float4)(a, b), high = (float4)(c, d);
+#else
+            CAT(mma_store4_, WG_TYPE)(to, low);
+            CAT(mma_store4_, WG_TYPE)(to + 8 * WG_LINE, high);
+#endif
+        }
     }
 }
 
 __kernel GROUP_SIZE(ITEMS)
 void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_log), IN(f32, dt_bias),
-                     IN(i32, cu_seqlens), OUT(T_INVERSE, inverse), OUT(T_P, P), OUT(f32, scales), GDN_SIZES,
-                     const float l2norm_eps, const float scale)
+                     IN(i32, cu_seqlens), OUT(T_INVERSE, inverse), OUT(T_P, P), OUT(f32, scales), OUT(f16, q_tile),
+                     OUT(f16, k_tile), GDN_SIZES, const float l2norm_eps, const float scale)
 {
-    __local uint4 room_q[MORE(TILE, HEADS * WG_PANEL)] __attribute__((aligned(1024)));
-    __local uint4 room_k[MORE(TILE, HEADS * (L_ROOM + D_ROOM))] __attribute__((aligned(1024)));
-    __local ELEM(T_K) *const L = (__local ELEM(T_K) *)room_k;
-    __local float *const D = (__local float *)(room_k + HEADS * L_ROOM);
+    __local uint4 room[ROOM > LATER ? ROOM : LATER] __attribute__((aligned(1024)));
+    __local uint4 *const room_q = room, *const room_k = room + PARTS * TILE, *const panel = room; /* of P */
+    __local ELEM(T_K) *const L = (__local ELEM(T_K) *)(room + PARTS * WG_PANEL);
+    __local float *const D = (__local float *)(room + PARTS * WG_PANEL + HEADS * L_ROOM);
     __local float2 sums[2 * ITEMS], gates[ITEMS];
-#if L2NORM
-    __local float factor[2 * CHUNK]; /* of q's rows, of k's */
+#if L2NORM || HAS_K_TILE
+    __local float factor[2 * CHUNK]; /* of q's rows, of k's: what they are times a tile's, normalised too */
 #endif
     __local float betas[ITEMS] __attribute__((aligned(16)));
     __local float of_L[ITEMS] __attribute__((aligned(8))), of_P[ITEMS] __attribute__((aligned(8))); /* of a column */
@@ -113,9 +169,16 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     const uint served = MMA_SKIP(true) ? heads : HEADS;
     const ulong b = chunk.batch, t = chunk.token;
 
+#if HAS_K_TILE
+    __local float tops[2 + HEADS][WG_TOPS]; /* of P, k's scales and T' */
+    float4 of_q_rows[WG_SHARE(K)][2], of_k_rows[WG_SHARE(K)][2];
+    wg_take_share(of_q_rows, ROW3(q, b, t, hk), q_at.z, rows, K);
+    wg_take_share(of_k_rows, ROW3(k, b, t, hk), k_at.z, rows, K);
+#else
     wg_copy_rows(room_k, ROW3(k, b, t, hk), k_at.z, rows, K);
     wg_copy_rows(room_q, ROW3(q, b, t, hk), q_at.z, rows, K);
     mma_commit();
+#endif
 
     /* Two by two: items of the first head, items of the second. */
     const uint token = id % CHUNK, own = hv + id / CHUNK;
@@ -128,22 +191,49 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     const float2 sum = running_sum(of_gate, sums, ITEMS);
     gates[id] = sum;
     betas[id] = of_beta;
+    float4 of_k[CHUNK / 8], of_q[CHUNK / 8]; /* k k^T, k q^T */
+#if HAS_K_TILE
+    const bool first = heads > 0 && two == 0; /* of those that share q and k */
+    __global uint *const q_image = first ? (__global uint *)ROW3(q_tile, b, chunk.index, hk) : 0;
+    __global uint *const k_image = first ? (__global uint *)ROW3(k_tile, b, chunk.index, hk) : 0;
+    wg_put_share(m, room_q, factor, q_image, of_q_rows, K);
+    wg_put_share(m, room_k, factor + CHUNK, k_image, of_k_rows, K);
+    wg_written();
+    barrier(CLK_LOCAL_MEM_FENCE);
+    wg_parts keys[K_STEPS];
+    MMA_UNROLL
+    for (uint n = 0; n < K_STEPS * PARTS; n++)
+        keys[n / PARTS][n % PARTS] =
+            wg_take_rows(m, room_k + n % PARTS * TILE + n / PARTS / 4 * WG_PANEL, n / PARTS % 4);
+    wg_begin();
+    MMA_UNROLL
+    for (uint n = 0; n < K_STEPS; n++)
+        wg_nk_split(m, of_k, keys[n], room_k, TILE, n, n == 0);
+    MMA_UNROLL
+    for (uint n = 0; n < K_STEPS; n++)
+        wg_nk_split(m, of_q, keys[n], room_q, TILE, n, n == 0);
+#else
     MMA_WAIT(0);
     wg_written();
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    float4 of_k[CHUNK / 8], of_q[CHUNK / 8]; /* k k^T, k q^T */
     uint4 keys[K_STEPS];
     wg_take_all_rows(m, keys, room_k, K_STEPS);
     wg_begin();
     wg_nk_rows(m, of_k, keys, room_k, 0, K_STEPS);
     wg_nk_rows(m, of_q, keys, room_q, 0, K_STEPS);
+#endif
     wg_commit();
 
     float factor_q = 1, factor_k = 1;
 #if L2NORM
-    factor[id] = tile_factor(id < CHUNK ? room_q : room_k, token, l2norm_eps);
+    float unit = 1;
+#if HAS_K_TILE
+    unit = factor[id];
+#endif
+    factor[id] = unit * tile_factor(id < CHUNK ? room_q : room_k, token, unit, l2norm_eps);
     barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+#if L2NORM || HAS_K_TILE
     factor_q = factor[token];
     factor_k = factor[CHUNK + token];
 #endif
@@ -153,13 +243,17 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     of_P[id] = scale * factor_q;
     onward_L[id] = of_L[id] * block;
     onward_P[id] = of_P[id] * block;
+    const float of_update = token < rows ? factor_k * since(last, sum) : 0;
+#if HAS_K_TILE
+    wg_give_top(tops[1], of_update);
+#endif
     if (id / CHUNK < heads) {
         __global float *to = ROW3(scales, b, chunk.index, own);
         to[token] = now * of_P[id];
-        to[CHUNK + token] = token < rows ? factor_k * since(last, sum) : 0;
+        to[CHUNK + token] = of_update;
         to[2 * CHUNK + token] = factor_k * now;
-        if (token < 4)
-            to[3 * CHUNK + token] = mma_exp(last.x + last.y);
+        if (token == 0)
+            to[3 * CHUNK] = mma_exp(last.x + last.y);
     }
     WG_WAIT(0);
     wg_pin(of_k, CHUNK / 8);
@@ -168,8 +262,17 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
 
     const uint i = warp * BLOCK + m.row; /* this item's rows: i and i + 8 */
     float4 of_row = 1;                   /* k's factors, of them */
-#if L2NORM
+#if L2NORM || HAS_K_TILE
     of_row = (float4)((float2)factor[CHUNK + i], (float2)factor[CHUNK + i + 8]);
+#endif
+#if HAS_K_TILE
+    float largest = 0; /* of P, if there were no gates */
+    MMA_UNROLL
+    for (uint j = 0; j < CHUNK / 8; j++)
+        largest = fmax(largest, wg_top(of_q[j] * of_row * pair(of_P + 8 * j + 2 * m.col)));
+    wg_give_top(tops[0], largest);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int exponent_P = wg_exponent(wg_take_top(tops[0])) - WG_TOP;
 #endif
     MMA_LOOP
     for (uint n = 0; n < heads; n++) {
@@ -204,26 +307,60 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
                     }
                 }
             }
-            wg_put_rows(m, room_q + n * WG_PANEL, to, wg_operand(of_both, 0));
+#if HAS_K_TILE
+            wg_parts part;
+            wg_split(part, of_both, 0, wg_power(-exponent_P));
+            MMA_UNROLL
+            for (uint p = 0; p < PARTS; p++)
+                wg_put_rows(m, panel + p * WG_PANEL, to, part[p]);
+#else
+            wg_put_rows(m, panel, to, wg_operand(of_both, 0));
+#endif
         }
+        for (uint p = 0; p < PARTS; p++)
+            store_own(ROW3(P, b, chunk.index, hv + n) + p * WG_PANEL * 8, panel + p * WG_PANEL);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    for (uint n = 0; n < heads; n++) {
-        __global uint *to = (__global uint *)ROW3(P, b, chunk.index, hv + n);
-        MMA_UNROLL
-        for (uint at = 0; at < WG_PANEL; at += ITEMS)
-            MMA_STORE4(uint, to + (at + id) * 4, room_q[n * WG_PANEL + at + id]);
-    }
     invert_diagonals(L, D);
     barrier(CLK_LOCAL_MEM_FENCE);
 
+#if HAS_K_TILE
+    /* Both heads meet at one barrier: a warp's strip is long in one and short in the other. */
+    float4 x[HEADS][8];
+    MMA_UNROLL
+    for (uint n = 0; n < HEADS; n++) {
+        const uint strip = n ? BLOCKS - 1 - warp : warp;
+        if (MMA_SKIP(n >= heads))
+            continue;
+        solve_inverse(m, x[n], L + n * CHUNK * L_PITCH, strip);
+        weigh_strip(m, x[n], strip, betas + n * CHUNK);
+        const float2 top = wg_rows_top(m, x[n], 8);
+        wg_give_top(tops[2 + n], fmax(top.x, top.y));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    MMA_UNROLL
+    for (uint n = 0; n < HEADS; n++) {
+        const uint strip = n ? BLOCKS - 1 - warp : warp;
+        if (n >= heads)
+            continue;
+        const int exponent = wg_exponent(wg_take_top(tops[2 + n])) - WG_TOP;
+        if (id == 0) {
+            __global float *to = ROW3(scales, b, chunk.index, hv + n) + 3 * CHUNK;
+            to[1] = exponent;
+            to[2] = exponent_P;
+            to[3] = wg_exponent(wg_take_top(tops[1])) + 1;
+        }
+        store_strip(m, x[n], strip, ROW3(inverse, b, chunk.index, hv + n), strip * BLOCK + m.row, wg_power(-exponent));
+    }
+#else
     MMA_LOOP
     for (uint n = 0; n < served; n++) {
-        const uint strip = n ? BLOCKS - 1 - warp : warp, row = strip * BLOCK + m.row;
+        const uint strip = n ? BLOCKS - 1 - warp : warp;
         float4 x[8];
         solve_inverse(m, x, L + n * CHUNK * L_PITCH, strip);
+        weigh_strip(m, x, strip, betas + n * CHUNK);
         if (n < heads)
-            store_strip(m, x, strip, ROW3(inverse, b, chunk.index, hv + n), row, betas + n * CHUNK);
+            store_strip(m, x, strip, ROW3(inverse, b, chunk.index, hv + n), strip * BLOCK + m.row, 1);
     }
+#endif
 }

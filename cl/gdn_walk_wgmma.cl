@@ -45,17 +45,13 @@
 
 #define MMA_TYPE T_K
 #include "common.cl"
-#include "gdn_walk.cl"
-#include "wgmma.cl"
+#include "gdn_walk_share.cl"
 
-#define ITEMS WG_ITEMS
-#define FETCHERS 128                  /* items that only copy; where the engine is emulated, the same that multiply */
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K */
 #define STEPS (K / 16)
 #define SUMS (K / 8)           /* float4s of the state */
 #define TOKENS (CHUNK / 8)     /* float4s of 64 tokens */
 #define SCALES (3 * CHUNK + 4) /* floats: q's, k's, of k @ S, exp(g_last) */
-#define SLICE 64               /* columns of V */
 
 /* 64 tokens of x as a left operand. */
 MMA_FN void tokens_operand(uint4 a[4], const float4 x[TOKENS])
@@ -64,18 +60,6 @@ MMA_FN void tokens_operand(uint4 a[4], const float4 x[TOKENS])
     for (uint s = 0; s < 4; s++)
         a[s] = wg_operand(x, s);
 }
-
-/* What an item has of a state [K][V], whose rows are `step` elements apart: p is its first place there. */
-#define FOR_STATE(DO, p, step)                                                                                         \
-    MMA_UNROLL                                                                                                         \
-    for (uint j = 0; j < SUMS; j++) {                                                                                  \
-        DO((p)[(ulong)(8 * j) * (step)], state[j].x);                                                                  \
-        DO((p)[(ulong)(8 * j + 1) * (step)], state[j].y);                                                              \
-        DO((p)[(ulong)(8 * j) * (step) + 8], state[j].z);                                                              \
-        DO((p)[(ulong)(8 * j + 1) * (step) + 8], state[j].w);                                                          \
-    }
-#define STORE_STATE(there, here) there = here
-#define LOAD_STATE(there, here) here = there
 
 MMA_FN void decay_state(float4 state[SUMS], float decay)
 {
@@ -113,16 +97,8 @@ MMA_FN void subtract(float4 *x, uint2 words, float4 scale)
     *x = fma(*x, -scale, (float4)(CAT(mma_unpack_, T_K)(words.x), CAT(mma_unpack_, T_K)(words.y)));
 }
 
-/* ---- How chunks come and go: by warps of their own, STAGES ahead; where the engine is emulated, when needed. ---- */
-
-/* The share that an item copies of a tensor's rows, of K elements or of the group's columns of V: so many rows at a
- * time, a multiple of 8, that its 16 bytes stand at even distances in a tile. In elements, but for `tile`. */
-struct share {
-    uint row, tile;           /* its first row; where that stands in a tile */
-    ulong first, next, chunk; /* where it begins; how far its next row is, and the next chunk */
-};
+/* A share of rows of `width` elements. */
 #define AT_A_TIME(width) (FETCHERS * 8 / (width))
-
 MMA_FN struct share share_of(uint id, uint width, ulong pitch)
 {
     const uint row = id / (width / 8), h = id % (width / 8);
@@ -130,55 +106,44 @@ MMA_FN struct share share_of(uint id, uint width, ulong pitch)
                             CHUNK * pitch};
     return s;
 }
-
-/* Copies its share of a chunk, of which there are `rows` rows and then zeros; x goes on to the next. */
-MMA_FN void copy_share(struct share s, __global const ELEM(T_K) **x, __local uint4 *tile, uint rows, uint width)
-{
-    __global const ELEM(T_K) *from = *x;
-    if (rows >= CHUNK) {
-        MMA_UNROLL
-        for (uint i = 0; i < CHUNK; i += AT_A_TIME(width), from += s.next)
-            mma_copy(true, tile + s.tile + i * 8, from);
-    } else {
-        MMA_LOOP
-        for (uint i = 0; i < CHUNK; i += AT_A_TIME(width), from += s.next)
-            mma_copy(s.row + i < rows, tile + s.tile + i * 8, from);
-    }
-    *x += s.chunk;
-}
-
-/* The way back: an item stores what it will copy over. */
-MMA_FN void store_share(struct share s, __global ELEM(T_K) **x, __local const uint4 *tile, uint rows, uint width)
-{
-    __global ELEM(T_K) *to = *x;
-    MMA_UNROLL
-    for (uint i = 0; i < CHUNK; i += AT_A_TIME(width), to += s.next)
-        if (s.row + i < rows)
-            MMA_STORE4(uint, (__global uint *)to, tile[s.tile + i * 8]);
-    *x += s.chunk;
-}
+#define COPY(c, x, tile, width) copy_share(x##_share, &x##_next, tile[(c) % STAGES], ROWS_OF(c), AT_A_TIME(width), 8)
+#define STORE(c, x, tile, rows, width)                                                                                 \
+    store_share(x##_share, &x##_next, tile[(c) % STAGES], rows, CHUNK, AT_A_TIME(width), 8)
 
 #if FORWARD
-#define COPY_CHUNK(c, id)                                                                                              \
+#define IMAGES 1
+#define BRING_CHUNK(c)                                                                                                 \
     do {                                                                                                               \
-        copy_share(k_share, &k_next, tile_k[(c) % STAGES], ROWS_OF(c), K);                                             \
-        copy_share(q_share, &q_next, tile_q[(c) % STAGES], ROWS_OF(c), K);                                             \
-        copy_share(v_share, &v_next, tile_v[(c) % STAGES], ROWS_OF(c), SLICE);                                         \
+        ANNOUNCE(c, 2 * WG_PANEL * 16 + SCALES * 4);                                                                   \
+        BRING(c, tile_t[(c) % STAGES], OF(inverse, c, hv), WG_PANEL * 16);                                             \
+        BRING(c, tile_p[(c) % STAGES], OF(P, c, hv), WG_PANEL * 16);                                                   \
+        BRING(c, scale[(c) % STAGES], OF(scales, c, hv), SCALES * 4);                                                  \
     } while (0)
-#define STORE_CHUNK(c) store_share(o_share, &o_next, tile_v[(c) % STAGES], ROWS_OF(c), SLICE)
-#else
-#define COPY_CHUNK(c, id)                                                                                              \
+#define COPY_CHUNK(c)                                                                                                  \
     do {                                                                                                               \
-        copy_share(w_share, &w_next, tile_w[(c) % STAGES], ROWS_OF(c), K);                                             \
-        copy_share(k_share, &k_next, tile_k[(c) % STAGES], ROWS_OF(c), K);                                             \
-        copy_share(u_share, &u_next, tile_v[(c) % STAGES], ROWS_OF(c), SLICE);                                         \
-        copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id,         \
-                   FETCHERS);                                                                                          \
+        COPY(c, k, tile_k, K);                                                                                         \
+        COPY(c, q, tile_q, K);                                                                                         \
+    } while (0)
+#define STORE_CHUNK(c) STORE(c, o, tile_v, ROWS_OF(c), SLICE)
+#define REFILL_CHUNK(c) COPY(c, v, tile_v, SLICE)
+#else
+#define IMAGES 0
+#define BRING_CHUNK(c)
+#define COPY_CHUNK(c)                                                                                                  \
+    do {                                                                                                               \
+        COPY(c, k, tile_k, K);                                                                                         \
+        copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c),             \
+                   id % FETCHERS, FETCHERS);                                                                           \
     } while (0)
 #define STORE_CHUNK(c)                                                                                                 \
     do {                                                                                                               \
-        store_share(h_share, &h_next, tile_w[(c) % STAGES], CHUNK, K);                                                 \
-        store_share(v_new_share, &v_new_next, tile_v[(c) % STAGES], ROWS_OF(c), SLICE);                                \
+        STORE(c, h, tile_w, CHUNK, K);                                                                                 \
+        STORE(c, v_new, tile_v, ROWS_OF(c), SLICE);                                                                    \
+    } while (0)
+#define REFILL_CHUNK(c)                                                                                                \
+    do {                                                                                                               \
+        COPY(c, w, tile_w, K);                                                                                         \
+        COPY(c, u, tile_v, SLICE);                                                                                     \
     } while (0)
 
 /* Of a state's rows, which are columns of its tile's panels. */
@@ -192,49 +157,11 @@ MMA_FN struct share share_of_state(uint id, ulong chunk)
 }
 #endif
 
-#if WD_WGMMA
-#define SYNC() __asm__ volatile("bar.sync 1, %0;" ::"n"(ITEMS) : "memory")
-#define AWAIT(c)                                                                                                       \
-    do {                                                                                                               \
-        mma_await(&arrived[(c) % STAGES], (c) / STAGES);                                                               \
-        wg_written();                                                                                                  \
-    } while (0)
-#define RELEASE(c)                                                                                                     \
-    do {                                                                                                               \
-        WG_WARP_SYNC(); /* the one that arrives speaks for what all have put there */                                  \
-        if (id % MMA_WARP == 0)                                                                                        \
-            mma_arrive(&free[(c) % STAGES]);                                                                           \
-    } while (0)
-#else
-#define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
-#define AWAIT(c)                                                                                                       \
-    do {                                                                                                               \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-        COPY_CHUNK(c, id);                                                                                             \
-        COPY_IMAGES(c, id);                                                                                            \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-    } while (0)
-#define RELEASE(c)                                                                                                     \
-    do {                                                                                                               \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-        STORE_CHUNK(c);                                                                                                \
-    } while (0)
-#if FORWARD
-#define COPY_IMAGES(c, id)                                                                                             \
-    do {                                                                                                               \
-        copy_tile(tile_t[(c) % STAGES], OF(inverse, c, hv), WG_PANEL, id, ITEMS);                                      \
-        copy_tile(tile_p[(c) % STAGES], OF(P, c, hv), WG_PANEL, id, ITEMS);                                            \
-        copy_tile((__local uint4 *)scale[(c) % STAGES], OF(scales, c, hv), SCALES / 4, id, ITEMS);                     \
-    } while (0)
-#else
-#define COPY_IMAGES(c, id)
-#endif
-#endif
-
 __kernel GROUP_SIZE(ITEMS + (WD_WGMMA ? FETCHERS : 0))
 #if FORWARD
 void gdn_walk_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_INVERSE, inverse), IN(T_P, P), IN(f32, scales),
-                    IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_O, o), OUT(f32, final_state), GDN_SIZES)
+                    IN(f16, q_tile), IN(f16, k_tile), IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_O, o),
+                    OUT(f32, final_state), GDN_SIZES)
 #else
 void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, initial_state), IN(i32, cu_seqlens),
                        OUT(T_H, h), OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
@@ -256,13 +183,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
 #endif
     MMA_HERE(m, ITEMS);
 
-    const uint slices = V / SLICE, group = (uint)get_group_id(0), id = (uint)get_local_id(0);
-    const uint s = group / slices / (uint)HV, hv = group / slices % (uint)HV, hk = hv / ((uint)HV / (uint)H);
-    const struct gdn_sequence seq = gdn_sequence(s, cu_seqlens + cu_seqlens_at.x, T);
-    const ulong b = seq.batch;
-    const uint chunks = (uint)((seq.end - seq.begin + CHUNK - 1) / CHUNK);
-    const uint last_rows = (uint)(seq.end - seq.begin) - (chunks - 1) * CHUNK;
-    const uint slice = group % slices * SLICE; /* the group's first column */
+    WALK_HERE();
 
 #define SHARE(space, x, head, column, width)                                                                           \
     const struct share x##_share = share_of(id % FETCHERS, width, x##_at.z);                                           \
@@ -280,39 +201,9 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
     __global ELEM(T_K) *h_next = OF(h, 0, hv) + slice + h_share.first;
 #endif
 
-#if WD_WGMMA
-    if (id == 0) {
-        mma_places(arrived, STAGES, FETCHERS + FORWARD);
-        mma_places(free, STAGES, ITEMS / MMA_WARP);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (id >= ITEMS) {
-        for (uint c = 0; c < chunks + STAGES; c++) {
-            const uint stage = c % STAGES;
-            if (c >= STAGES) {
-                mma_await(&free[stage], c / STAGES - 1);
-                STORE_CHUNK(c - STAGES);
-            }
-            if (c >= chunks)
-                continue;
-#if FORWARD
-            if (id == ITEMS) {
-                mma_announce(&arrived[stage], 2 * WG_PANEL * 16 + SCALES * 4);
-                mma_bring(&arrived[stage], tile_t[stage], OF(inverse, c, hv), WG_PANEL * 16);
-                mma_bring(&arrived[stage], tile_p[stage], OF(P, c, hv), WG_PANEL * 16);
-                mma_bring(&arrived[stage], scale[stage], OF(scales, c, hv), SCALES * 4);
-            }
-#endif
-            COPY_CHUNK(c, id - ITEMS);
-            mma_arrive_copied(&arrived[stage]);
-        }
-        return;
-    }
-#endif
+    FETCH()
 
     const uint token = 2 * m.col; /* the item's first in a chunk: it and the next */
-/* Its first place in a state: it and the next row, in its column and 8 on. */
-#define STATE_AT(x) (ROW2(x, s, hv) + 2 * m.col * x##_at.w + slice + id / MMA_WARP * 16 + m.row)
 
     float4 state[SUMS];
     MMA_UNROLL
@@ -325,7 +216,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
     MMA_LOOP
     for (uint c = 0; c < chunks; c++) {
         const uint stage = c % STAGES;
-        float4 x[TOKENS]; /* (k or w @ S)^T, then v_new^T */
+        float4 x[TOKENS];                    /* (k or w @ S)^T, then v_new^T */
         uint4 a_s[STEPS], a_v[4], tokens[4]; /* v, then o; or u, then v_new */
         MMA_UNROLL
         for (uint j = 0; j < STEPS; j++)
@@ -335,6 +226,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         float2 of_token[TOKENS];
         uint4 a_p[4];
         AWAIT(c);
+        wg_written();
         wg_begin();
         wg_nk_rows(m, x, a_s, tile_k[stage], 0, STEPS);
         wg_commit();
@@ -372,6 +264,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
         wg_commit();
 #else
         AWAIT(c);
+        wg_written();
         take_tokens(m, tokens, tile_v[stage]); /* while the engine reads local memory they would come late */
         wg_begin();
         wg_nk_rows(m, x, a_s, tile_w[stage], 0, STEPS);

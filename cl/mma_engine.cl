@@ -106,7 +106,18 @@ MMA_FN uint mma_pack_bf16(float a, float b)
 /* x where `there`, else 0: chosen by bits, or compilers branch around each x. */
 MMA_FN float keep(bool there, float x) { return as_float(as_uint(x) & (there ? 0xffffffffu : 0u)); }
 
-MMA_FN float2 mma_unpack_f16(uint x) { return vload_half2(0, (__private const half *)&x); }
+MMA_FN float2 mma_unpack_f16(uint x)
+{
+#if MMA_NVIDIA
+    float2 r;
+    __asm__("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+            : "=f"(r.x), "=f"(r.y)
+            : "r"(x));
+    return r;
+#else
+    return vload_half2(0, (__private const half *)&x);
+#endif
+}
 MMA_FN float2 mma_unpack_bf16(uint x) { return (float2)(as_float(x << 16), as_float(x & 0xffff0000u)); }
 
 /* ---- Operands ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The matrix primitive of Hopper: four warps multiply together, the right operand straight from local memory, while
- * they go on with something else. Operands are f16 or bf16 (MMA_TYPE), sums f32. An item's place is that of its warp's
+ * they go on with something else. Operands are f16 or bf16 (WG_TYPE), sums f32. An item's place is that of its warp's
  * 32 and of the four warps' 128:
  *
  *   C[64][8n]   float4 c[n]    sums: c[j].x and .y are columns 8j + 2 * m.col and the next of row 16 * warp + m.row;
@@ -30,6 +30,9 @@
 #ifndef MMA_TYPE
 #define MMA_TYPE bf16
 #endif
+#ifndef WG_TYPE
+#define WG_TYPE MMA_TYPE
+#endif
 #include "mma.cl"
 
 #define WG_ITEMS 128
@@ -40,8 +43,8 @@
 MMA_FN uint4 wg_operand(const float4 *c, uint s)
 {
     const float4 x = c[2 * s], y = c[2 * s + 1];
-    return (uint4)(CAT(mma_pack_, MMA_TYPE)(x.x, x.y), CAT(mma_pack_, MMA_TYPE)(x.z, x.w),
-                   CAT(mma_pack_, MMA_TYPE)(y.x, y.y), CAT(mma_pack_, MMA_TYPE)(y.z, y.w));
+    return (uint4)(CAT(mma_pack_, WG_TYPE)(x.x, x.y), CAT(mma_pack_, WG_TYPE)(x.z, x.w),
+                   CAT(mma_pack_, WG_TYPE)(y.x, y.y), CAT(mma_pack_, WG_TYPE)(y.z, y.w));
 }
 
 #if WD_WGMMA
@@ -54,7 +57,7 @@ MMA_FN uint4 wg_operand(const float4 *c, uint s)
 
 /* Starts copying 64 rows of `width` elements, of which `rows` are there and the others are zeros; all items take part,
  * and each copies so many rows apart that its chunks stand at even distances. mma_commit() and MMA_WAIT() count it. */
-MMA_FN void wg_copy_rows(__local uint4 *panels, __global const ELEM(MMA_TYPE) *x, ulong pitch, uint rows, uint width)
+MMA_FN void wg_copy_rows(__local uint4 *panels, __global const ELEM(WG_TYPE) *x, ulong pitch, uint rows, uint width)
 {
     const uint id = (uint)get_local_id(0), row = id / (width / 8), h = id % (width / 8);
     panels += h / 8 * WG_PANEL + WG_AT(row, h % 8);
@@ -65,7 +68,7 @@ MMA_FN void wg_copy_rows(__local uint4 *panels, __global const ELEM(MMA_TYPE) *x
 }
 
 /* Stores `rows` of such rows. */
-MMA_FN void wg_store_rows(__global ELEM(MMA_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panels, uint width)
+MMA_FN void wg_store_rows(__global ELEM(WG_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panels, uint width)
 {
     const uint id = (uint)get_local_id(0), row = id / (width / 8), h = id % (width / 8);
     panels += h / 8 * WG_PANEL + WG_AT(row, h % 8);
@@ -78,7 +81,7 @@ MMA_FN void wg_store_rows(__global ELEM(MMA_TYPE) *x, ulong pitch, uint rows, __
 
 /* Stores those of the warp's own 16 rows of one panel that are among `rows`: x is the panel's first. What its items put
  * there is seen, and they may put more. */
-MMA_FN void wg_store_own_rows(__global ELEM(MMA_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panel)
+MMA_FN void wg_store_own_rows(__global ELEM(WG_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panel)
 {
     const uint lane = (uint)get_local_id(0) % MMA_WARP, h = lane % 8;
     const uint row = (uint)get_local_id(0) / MMA_WARP * 16 + lane / 8;
@@ -201,7 +204,7 @@ MMA_FN ulong wg_panel(__local const uint4 *at)
            (ulong)(8 * 128 >> 4) << 32 | 1ul << 62;
 }
 
-#if CAT(MMA_IS_F16_, MMA_TYPE)
+#if CAT(MMA_IS_F16_, WG_TYPE)
 #define WG_TYPES "f32.f16.f16"
 #else
 #define WG_TYPES "f32.bf16.bf16"
@@ -258,7 +261,7 @@ MMA_FN float wg_float_bf16(ushort x) { return mma_unpack_bf16(x).x; }
 MMA_FN float wg_element(__local const uint4 *panel, uint row, uint column)
 {
     const uint at = WG_AT(row, column % WG_LINE / 8) * 8 + column % 8;
-    return CAT(wg_float_, MMA_TYPE)(((__local const ushort *)(panel + column / WG_LINE * WG_PANEL))[at]);
+    return CAT(wg_float_, WG_TYPE)(((__local const ushort *)(panel + column / WG_LINE * WG_PANEL))[at]);
 }
 
 /* What the instruction makes of n of a C's float4s. */
@@ -271,8 +274,8 @@ MMA_FN void wg_emulated(struct mma m, float4 *c, uint n, uint4 a, __local const 
         float4 sum = first ? (float4)(0) : c[j];
         for (uint k = 0; k < 16; k++) {
             __local const uint *from = m.exchange + (m.row * 4 + k % 8 / 2) * MMA_EXCHANGE + k / 8 * 2;
-            const float low = CAT(wg_float_, MMA_TYPE)((ushort)(from[0] >> k % 2 * 16));
-            const float high = CAT(wg_float_, MMA_TYPE)((ushort)(from[1] >> k % 2 * 16));
+            const float low = CAT(wg_float_, WG_TYPE)((ushort)(from[0] >> k % 2 * 16));
+            const float high = CAT(wg_float_, WG_TYPE)((ushort)(from[1] >> k % 2 * 16));
             const uint column = 8 * j + 2 * m.col, depth = 16 * s + k;
             const float x = transposed ? wg_element(panel, depth, column) : wg_element(panel, column, depth);
             const float y = transposed ? wg_element(panel, depth, column + 1) : wg_element(panel, column + 1, depth);

@@ -3,7 +3,9 @@
  * The gated delta net on Hopper's matrix engine (cl/wgmma.cl): recompute_w_u, chunk_fwd_h and chunk_fwd_o, and
  * gdn_forward in two kernels that are operations of their own, known to no one else. gdn_intra makes what chunks need
  * no state for, all at once (cl/gdn_intra_wgmma.cl); gdn_walk goes along each sequence with the state, and makes o
- * (cl/gdn_walk_wgmma.cl). h and v_new never leave the chip, and w and u never come to be.
+ * (cl/gdn_walk_wgmma.cl, cl/gdn_walk_split.cl). h and v_new never leave the chip, and w and u never come to be.
+ *
+ * The engine has no f32. gdn_forward multiplies it as f16 in parts (cl/wgmma_split.cl).
  */
 #include "chain.h"
 #include "dims.h"
@@ -16,17 +18,28 @@ enum { PANEL_BYTES = 64 * 128, SLICE = 64, FETCHERS = 128, ITEMS = 128 };
 
 enum { SCALES = 3 * WD_GDN_CHUNK + 4 }; /* floats that gdn_intra leaves for a chunk */
 
-/* Why the engine cannot multiply these `n` tensors, or NULL. */
-static const char *wgmma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands,
-                                size_t n)
+static bool is_wide(const struct wd_problem *p, size_t tensor)
+{
+    return wd_dtype_size(p->tensor[tensor].dtype) > 2;
+}
+
+/* f16 numbers that the engine takes for one of this type: wgmma_split.cl's WG_PARTS. */
+static size_t parts(bool wide, wd_math math)
+{
+    return wide && math == WD_MATH_F32 ? 2 : 1;
+}
+
+/* Why the engine cannot multiply these `n` tensors of 16 bits or, where they may be `wide`, of f32; or NULL. */
+static const char *wgmma_refuse(const struct wd_caps *caps, const struct wd_problem *p, bool wide,
+                                const size_t *operands, size_t n)
 {
     if (!caps->wgmma)
         return "needs Hopper's matrix engine: NVIDIA sm_90";
     const char *why = wd_mma_refuse(caps, p, operands, n);
     if (why)
         return why;
-    if (wd_dtype_size(p->tensor[operands[0]].dtype) != 2)
-        return "needs 16-bit data";
+    if (is_wide(p, operands[0]) != wide)
+        return wide ? "needs f32" : "needs 16-bit data";
     return p->dim[GDN_K] != 64 && p->dim[GDN_K] != 128 ? "K must be 64 or 128" : NULL;
 }
 
@@ -38,23 +51,30 @@ static const struct wd_param params[] = {
 
 /* ---- The walk, which two operations take ---- */
 
-/* Bytes of local memory: of k and of q or w 64 rows, of v or u 64 columns, T' and P or gates. */
-static size_t walk_local(const struct wd_problem *p, bool forward, int stages)
+/* The walk of a problem: whose, of how wide data, and how it multiplies. */
+struct walk {
+    bool forward, wide;
+    wd_math math;
+};
+
+/* Bytes of local memory: of k and of q or w 64 rows, of v or u 64 columns, T' and P or gates. Panels are aligned. */
+static size_t walk_local(const struct wd_problem *p, struct walk walk, int stages)
 {
-    const size_t rows = p->dim[GDN_K] / 64 * PANEL_BYTES;
-    const size_t others = forward ? 2 * PANEL_BYTES + SCALES * sizeof(float) : WD_GDN_CHUNK * 2 * sizeof(float);
-    return (size_t)stages * (2 * rows + PANEL_BYTES + others + 2 * sizeof(cl_ulong)) + 2048; /* panels are aligned */
+    const size_t panels = parts(walk.wide, walk.math) * PANEL_BYTES, rows = p->dim[GDN_K] / 64 * panels;
+    const size_t v = PANEL_BYTES * (walk.wide ? 2 : 1);
+    const size_t others = walk.forward ? 2 * panels + SCALES * sizeof(float) : WD_GDN_CHUNK * 2 * sizeof(float);
+    return (size_t)stages * (2 * rows + v + others + 2 * sizeof(cl_ulong)) + 1024;
 }
 
-static bool walk_valid(const struct wd_caps *caps, const struct wd_problem *p, bool forward, const int *param)
+static bool walk_valid(const struct wd_caps *caps, const struct wd_problem *p, struct walk walk, const int *param)
 {
-    return walk_local(p, forward, param[STAGES]) <= caps->local_bytes;
+    return walk_local(p, walk, param[STAGES]) <= caps->local_bytes;
 }
 
 /* As many as fit: what comes from memory takes about as long as a chunk. */
-static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, bool forward, int *param)
+static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, struct walk walk, int *param)
 {
-    for (param[STAGES] = 4; param[STAGES] > 2 && !walk_valid(caps, p, forward, param);)
+    for (param[STAGES] = 4; param[STAGES] > 2 && !walk_valid(caps, p, walk, param);)
         param[STAGES]--;
 }
 
@@ -63,32 +83,34 @@ static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, st
     wd_gdn_grid(g, caps->wgmma ? ITEMS + FETCHERS : ITEMS, p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / SLICE));
 }
 
-static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, bool forward,
+static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, struct walk walk,
                                const size_t *operands, size_t n)
 {
-    const char *why = wgmma_refuse(caps, p, operands, n);
+    const char *why = wgmma_refuse(caps, p, walk.wide, operands, n);
     if (why)
         return why;
     if (p->dim[GDN_V] % SLICE)
         return "V must be a multiple of 64";
-    return walk_local(p, forward, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
+    return walk_local(p, walk, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
 }
 
 /* ---- chunk_fwd_h ---- */
 
+static const struct walk walk_of_h = {.forward = false, .wide = false};
+
 static const char *h_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    return walk_refuse(caps, p, false, (const size_t[]){FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new}, 5);
+    return walk_refuse(caps, p, walk_of_h, (const size_t[]){FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new}, 5);
 }
 
 static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    walk_model(caps, p, false, param);
+    walk_model(caps, p, walk_of_h, param);
 }
 
 static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
-    return walk_valid(caps, p, false, param);
+    return walk_valid(caps, p, walk_of_h, param);
 }
 
 static void h_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -114,7 +136,7 @@ const struct wd_variant wd_variant_chunk_fwd_h_wgmma = {
 static const char *rows_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n,
                                size_t panels)
 {
-    const char *why = wgmma_refuse(caps, p, operands, n);
+    const char *why = wgmma_refuse(caps, p, false, operands, n);
     if (why)
         return why;
     if (p->dim[GDN_V] != 64 && p->dim[GDN_V] != 128)
@@ -159,26 +181,42 @@ const struct wd_variant wd_variant_chunk_fwd_o_wgmma = {
 
 /* ---- gdn_intra ---- */
 
-/* Sizes of what gdn_intra leaves for a chunk and head, in elements. */
-enum { HALF_SC = GDN_N1 + 1, HALF_PANEL };
+/* Sizes of what gdn_intra leaves for a chunk and head, in elements: scales, T' or P, and tiles of q and k. */
+enum { HALF_SC = GDN_N1 + 1, HALF_PANEL, HALF_TILE };
 
 #define HALF_DIMS(args)                                                                                                \
-    WD_GDN_DIMS(args), [HALF_SC] = {"SC", WD_DERIVED, WD_DIM_HOST}, [HALF_PANEL] = {"PANEL", WD_DERIVED, WD_DIM_HOST}
+    WD_GDN_DIMS(args), [HALF_SC] = {"SC", WD_DERIVED, WD_DIM_HOST}, [HALF_PANEL] = {"PANEL", WD_DERIVED, WD_DIM_HOST}, \
+                       [HALF_TILE] = {"TILE", WD_DERIVED, WD_DIM_HOST}
 
-static wd_status half_check(struct wd_problem *p, size_t cu)
+/* Only f32 needs tiles of q and k: in parts. */
+#define HALF_TENSOR(args, member, kind, may_lack, ...)                                                                 \
+    {                                                                                                                  \
+        .name = #member, .offset = offsetof(args, member), .access = kind, .optional = may_lack, .vector = true,       \
+        .dtypes = WD_TYPE(WD_F16) | WD_TYPE(WD_BF16), .dtype = WD_F16, .fill = WD_FILL_NORMAL,                         \
+        .shape = WD_GDN_SHAPE(__VA_ARGS__)                                                                             \
+    }
+
+static void half_sizes(size_t *dim, size_t parts_of_each)
 {
-    p->dim[HALF_SC] = SCALES;
-    p->dim[HALF_PANEL] = WD_GDN_CHUNK * WD_GDN_CHUNK;
+    dim[HALF_SC] = SCALES;
+    dim[HALF_PANEL] = parts_of_each * WD_GDN_CHUNK * WD_GDN_CHUNK;
+    dim[HALF_TILE] = parts_of_each * WD_GDN_CHUNK * dim[GDN_K];
+}
+
+static wd_status half_check(struct wd_problem *p, size_t cu, size_t data, int math)
+{
+    half_sizes(p->dim, parts(is_wide(p, data), (wd_math)math));
     return wd_gdn_check(p, cu);
 }
 
 struct intra_args {
     size_t struct_size;
     size_t B, T, H, HV, K, V, N;
-    wd_tensor q, k, gate, beta, A_log, dt_bias, cu_seqlens, inverse, P, scales;
+    wd_tensor q, k, gate, beta, A_log, dt_bias, cu_seqlens, inverse, P, scales, q_tile, k_tile;
     wd_beta_mode beta_mode;
     bool l2norm;
     float l2norm_eps, scale;
+    wd_math math;
     const int32_t *cu_seqlens_host;
 };
 
@@ -194,21 +232,25 @@ static const struct wd_tensor_desc intra_tensors[] = {
     [INTRA_A_log] = WD_GDN_PER_HEAD(struct intra_args, A_log),
     [INTRA_dt_bias] = WD_GDN_PER_HEAD(struct intra_args, dt_bias),
     [INTRA_cu_seqlens] = WD_GDN_CU_SEQLENS(struct intra_args, GDN_N1),
-    WD_GDN_DATA(struct intra_args, inverse, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
-    WD_GDN_DATA(struct intra_args, P, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    HALF_TENSOR(struct intra_args, inverse, WD_OUT, false, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    HALF_TENSOR(struct intra_args, P, WD_OUT, false, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
     WD_GDN_F32(struct intra_args, scales, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_SC),
+    HALF_TENSOR(struct intra_args, q_tile, WD_OUT, true, GDN_B, GDN_NT, GDN_H, HALF_TILE),
+    HALF_TENSOR(struct intra_args, k_tile, WD_OUT, true, GDN_B, GDN_NT, GDN_H, HALF_TILE),
 };
 
+enum { INTRA_math = 4 };
 static const struct wd_scalar_desc intra_scalars[] = {
     WD_GDN_BETA_MODE(struct intra_args),
     WD_GDN_L2NORM(struct intra_args),
     WD_GDN_L2NORM_EPS(struct intra_args),
     {.name = "scale", .offset = offsetof(struct intra_args, scale), .kind = WD_REAL},
+    [INTRA_math] = WD_GDN_MATH(struct intra_args),
 };
 
 static wd_status intra_check(struct wd_problem *p)
 {
-    return half_check(p, INTRA_cu_seqlens);
+    return half_check(p, INTRA_cu_seqlens, INTRA_k, p->choice[INTRA_math]);
 }
 
 /* Two heads a group. */
@@ -235,12 +277,25 @@ static const struct wd_op gdn_intra = WD_GDN_HALF(WD_OP_GDN_INTRA, "gdn_intra", 
 struct walk_args {
     size_t struct_size;
     size_t B, T, H, HV, K, V, N;
-    wd_tensor q, k, v, inverse, P, scales, initial_state, cu_seqlens, o, final_state;
+    wd_tensor q, k, v, inverse, P, scales, q_tile, k_tile, initial_state, cu_seqlens, o, final_state;
+    wd_math math;
     int stages; /* which is gdn_forward's to choose */
     const int32_t *cu_seqlens_host;
 };
 
-enum { WALK_q, WALK_k, WALK_v, WALK_inverse, WALK_P, WALK_scales, WALK_initial_state, WALK_cu_seqlens, WALK_o };
+enum {
+    WALK_q,
+    WALK_k,
+    WALK_v,
+    WALK_inverse,
+    WALK_P,
+    WALK_scales,
+    WALK_q_tile,
+    WALK_k_tile,
+    WALK_initial_state,
+    WALK_cu_seqlens,
+    WALK_o,
+};
 
 static const struct wd_dim_desc walk_dims[] = {HALF_DIMS(struct walk_args)};
 
@@ -248,9 +303,11 @@ static const struct wd_tensor_desc walk_tensors[] = {
     [WALK_q] = WD_GDN_DATA(struct walk_args, q, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
     [WALK_k] = WD_GDN_DATA(struct walk_args, k, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_T, GDN_H, GDN_K),
     [WALK_v] = WD_GDN_DATA(struct walk_args, v, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_T, GDN_HV, GDN_V),
-    [WALK_inverse] = WD_GDN_DATA(struct walk_args, inverse, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
-    [WALK_P] = WD_GDN_DATA(struct walk_args, P, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    [WALK_inverse] = HALF_TENSOR(struct walk_args, inverse, WD_IN, false, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
+    [WALK_P] = HALF_TENSOR(struct walk_args, P, WD_IN, false, GDN_B, GDN_NT, GDN_HV, HALF_PANEL),
     [WALK_scales] = WD_GDN_F32(struct walk_args, scales, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_SC),
+    [WALK_q_tile] = HALF_TENSOR(struct walk_args, q_tile, WD_IN, true, GDN_B, GDN_NT, GDN_H, HALF_TILE),
+    [WALK_k_tile] = HALF_TENSOR(struct walk_args, k_tile, WD_IN, true, GDN_B, GDN_NT, GDN_H, HALF_TILE),
     [WALK_initial_state] = WD_GDN_STATE(struct walk_args, initial_state, WD_IN, GDN_SEQ, GDN_HV, GDN_K, GDN_V),
     [WALK_cu_seqlens] = WD_GDN_CU_SEQLENS(struct walk_args, GDN_N1),
     [WALK_o] = WD_GDN_DATA(struct walk_args, o, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_T, GDN_HV, GDN_V),
@@ -259,13 +316,15 @@ static const struct wd_tensor_desc walk_tensors[] = {
 
 static const char *const numbers[] = {"0", "1", "2", "3", "4", NULL};
 
+enum { WALK_math };
 static const struct wd_scalar_desc walk_scalars[] = {
+    [WALK_math] = WD_GDN_MATH(struct walk_args),
     {.name = "stages", .offset = offsetof(struct walk_args, stages), .kind = WD_CHOICE, .choices = numbers},
 };
 
 static wd_status walk_check(struct wd_problem *p)
 {
-    return half_check(p, WALK_cu_seqlens);
+    return half_check(p, WALK_cu_seqlens, WALK_k, p->choice[WALK_math]);
 }
 
 static void o_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
@@ -274,33 +333,57 @@ static void o_grid(const struct wd_caps *caps, const struct wd_problem *p, const
     walk_grid(caps, p, g);
 }
 
+static const char *narrow_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    (void)caps;
+    return is_wide(p, WALK_k) ? "needs 16-bit data" : NULL;
+}
+
 static const struct wd_variant walk_wgmma = {
     .name = "wgmma",
     .file = "gdn_walk_wgmma.cl",
     .kernel = "gdn_walk_wgmma",
+    .refuse = narrow_refuse,
     .grid = o_grid,
 };
 
-static const struct wd_variant *const walk_variants[] = {&walk_wgmma, NULL};
+static const struct wd_variant walk_split = {
+    .name = "wgmma_split",
+    .file = "gdn_walk_split.cl",
+    .kernel = "gdn_walk_split",
+    .grid = o_grid,
+};
+
+static const struct wd_variant *const walk_variants[] = {&walk_wgmma, &walk_split, NULL};
 
 static const struct wd_op gdn_walk = WD_GDN_HALF(WD_OP_GDN_WALK_WGMMA, "gdn_walk_wgmma", walk);
 
 /* ---- The two as a variant of gdn_forward ---- */
 
 struct between {
-    wd_tensor inverse, P, scales;
+    wd_tensor inverse, P, scales, q_tile, k_tile;
 };
+
+static struct walk walk_of(const struct wd_problem *p)
+{
+    const struct walk walk = {true, is_wide(p, FWD_k), (wd_math)p->choice[FWD_math]};
+    return walk;
+}
 
 static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, struct between *m)
 {
-    const wd_dtype data = p->tensor[FWD_q].dtype;
-    const size_t all = p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV], panel = WD_GDN_CHUNK * WD_GDN_CHUNK;
+    const struct walk walk = walk_of(p);
+    const wd_dtype data = walk.wide ? WD_F16 : p->tensor[FWD_k].dtype;
+    size_t dim[WD_MAX_DIMS] = {0};
+    memcpy(dim, p->dim, sizeof dim);
+    half_sizes(dim, parts(walk.wide, walk.math));
+    const size_t chunks = dim[GDN_B] * dim[GDN_NT], all = chunks * dim[GDN_HV], keys = chunks * dim[GDN_H];
     const struct wd_chain_piece piece[] = {
-        {&m->inverse, all * panel, data},
-        {&m->P, all * panel, data},
-        {&m->scales, all * SCALES, WD_F32},
+        {&m->inverse, all * dim[HALF_PANEL], data}, {&m->P, all * dim[HALF_PANEL], data},
+        {&m->scales, all * dim[HALF_SC], WD_F32},   {&m->q_tile, keys * dim[HALF_TILE], data},
+        {&m->k_tile, keys * dim[HALF_TILE], data},
     };
-    wd_chain_deal(c, bytes, piece, WD_COUNT(piece));
+    wd_chain_deal(c, bytes, piece, walk.wide ? WD_COUNT(piece) : WD_COUNT(piece) - 2);
 }
 
 static size_t workspace(const struct wd_problem *p)
@@ -313,17 +396,17 @@ static size_t workspace(const struct wd_problem *p)
 
 static void model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    walk_model(caps, p, true, param);
+    walk_model(caps, p, walk_of(p), param);
 }
 
 static bool valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
-    return walk_valid(caps, p, true, param);
+    return walk_valid(caps, p, walk_of(p), param);
 }
 
 static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    const char *why = walk_refuse(caps, p, true, (const size_t[]){FWD_q, FWD_k, FWD_v, FWD_o}, 4);
+    const char *why = walk_refuse(caps, p, walk_of(p), (const size_t[]){FWD_q, FWD_k, FWD_v, FWD_o}, 4);
     if (why)
         return why;
     if (wd_mma_f16_keys(p, FWD_k, FWD_l2norm))
@@ -334,7 +417,7 @@ static const char *refuse(const struct wd_caps *caps, const struct wd_problem *p
 static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const int *param, const wd_launch *launch)
 {
     struct wd_chain chain, *c = &chain;
-    struct between m;
+    struct between m = {0};
     const size_t *d = p->dim;
     wd_chain_begin(c, ctx, p, launch, workspace(p));
     deal(p, c, NULL, &m);
@@ -342,7 +425,8 @@ static wd_status run(struct wd_context *ctx, const struct wd_problem *p, const i
     .struct_size = sizeof(type), .B = d[GDN_B], .T = d[GDN_T], .H = d[GDN_H], .HV = d[GDN_HV], .K = d[GDN_K],          \
     .V = d[GDN_V], .N = d[GDN_N], .cu_seqlens_host = p->cu_seqlens_host,                                               \
     .cu_seqlens = wd_chain_pass(c, FWD_cu_seqlens), .q = wd_chain_pass(c, FWD_q), .k = wd_chain_pass(c, FWD_k),        \
-    .inverse = m.inverse, .P = m.P, .scales = m.scales
+    .inverse = m.inverse, .P = m.P, .scales = m.scales, .q_tile = m.q_tile, .k_tile = m.k_tile,                        \
+    .math = (wd_math)p->choice[FWD_math]
     const struct intra_args first = {
         COMMON(struct intra_args),
         .gate = wd_chain_pass(c, FWD_g),

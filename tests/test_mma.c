@@ -21,6 +21,7 @@ struct shape {
     enum wd_gates gates;
     bool A_is_lower, states, raw; /* raw: gates, beta, q and k as Qwen3-Next hands them over */
     bool forgets, empty;          /* log gates of -inf and -800 among the others; sequences without a token */
+    bool sizes;                   /* rows of q and k from 2^-12 to 2^12, v and the state below 2^-60 */
     wd_dtype sums;                /* gdn_prepare: of g */
     int param[3];                 /* zero: the model's */
 };
@@ -84,6 +85,10 @@ static const struct shape shapes[] = {
     {"forgets, heads of their own", HOPPER, 1, 130, 2, 2, 64, 64, 0, .data = WD_BF16, .out = WD_BF16,
      .gates = WD_GATES_STEEP, .states = true, .forgets = true},
     {"f16", HOPPER, 2, 65, 1, 1, 128, 64, 0, .data = WD_F16, .out = WD_F16, .param = {2}},
+    {"f32, packed, raw, sizes", HOPPER, 1, 150, 1, 2, 64, 64, 3, .states = true, .raw = true, .sizes = true},
+    {"f32, forgets, odd heads", HOPPER, 1, 65, 1, 3, 128, 64, 0, .gates = WD_GATES_STEEP, .states = true,
+     .forgets = true},
+    {"TF32, two slices", HOPPER, 1, 65, 1, 1, 64, 128, 0, .math = WD_MATH_TF32},
 
     {"narrowest, three heads", PREP, 2, 65, 1, 3, 16, 0, 0, .gates = WD_GATES_MILD},
     {"short last chunk, steep", PREP, 1, 100, 2, 4, 16, 0, 0, .gates = WD_GATES_STEEP},
@@ -165,8 +170,14 @@ static const struct wd_op *call(const struct shape *s, union args *a)
     return &wd_op_recompute_w_u;
 }
 
-/* Of the gates every eighth is -inf and every ninth -800, or what softplus makes such; and of its sequences
- * every other is empty. */
+static void scale_rows(const struct wd_problem *p, double *const *t, size_t tensor, size_t width, int from, int steps)
+{
+    for (size_t i = 0; t[tensor] && i < wd_tensor_elements(p, tensor); i++)
+        t[tensor][i] = ldexp(t[tensor][i], from + (int)(i / width * 7 % (size_t)steps));
+}
+
+/* Of the gates every eighth is -inf and every ninth -800, or what softplus makes such; of its sequences every other is
+ * empty; and numbers have other sizes. */
 static void edit(void *user, const struct wd_problem *p, double *const *t)
 {
     const struct shape *s = user;
@@ -176,6 +187,12 @@ static void edit(void *user, const struct wd_problem *p, double *const *t)
             t[gate][i] = (s->raw ? -1 : 1) * (i % 8 == 3 ? -INFINITY : -800);
     for (size_t i = 1; s->empty && i < s->N; i += 2)
         t[PREP_cu_seqlens][i] = t[PREP_cu_seqlens][i - 1];
+    if (s->sizes) {
+        scale_rows(p, t, FWD_q, s->K, -12, 25);
+        scale_rows(p, t, FWD_k, s->K, -12, 25);
+        scale_rows(p, t, FWD_v, s->V, -60, 1);
+        scale_rows(p, t, FWD_initial_state, s->V, -60, 1);
+    }
 }
 
 static void check(const struct shape *s)
@@ -184,7 +201,7 @@ static void check(const struct shape *s)
     struct shape mine = *s;
     const struct wd_op *op = call(s, &args);
     const struct wd_trial_options options = {
-        .seed = 1, .gates = s->gates, .edit = s->forgets || s->empty ? edit : NULL, .user = &mine};
+        .seed = 1, .gates = s->gates, .edit = s->forgets || s->empty || s->sizes ? edit : NULL, .user = &mine};
     struct wd_caps engine = ctx->caps;
     struct wd_problem p;
     struct wd_trial *t = NULL;
