@@ -20,8 +20,8 @@
  * Traffic   k, q, w, T' and P once for each 64 columns, mostly from cache, the others once. Local: STAGES times 64 rows
  *           of k, of q or w, of T' and P, and of 64 columns of v or u.
  * Numerics  sums and the state are f32, rounded once for each product that takes them. Tokens past a short chunk's end
- *           count as zero. What is not finite in v, u or k, or past f16's
- *           range in v - (k @ S) * exp(g), spreads through all 64 tokens of its chunk.
+ *           count as zero. What is not finite in v, u or k, or past f16's range in v - (k @ S) * exp(g), spreads through
+ *           all 64 tokens of its chunk.
  */
 #ifndef K
 #define K 128
@@ -182,7 +182,6 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
     __local ulong arrived[STAGES], free[STAGES];
 #endif
     MMA_HERE(m, ITEMS);
-
     WALK_HERE();
 
 #define SHARE(space, x, head, column, width)                                                                           \
@@ -204,7 +203,6 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
     FETCH()
 
     const uint token = 2 * m.col; /* the item's first in a chunk: it and the next */
-
     float4 state[SUMS];
     MMA_UNROLL
     for (uint j = 0; j < SUMS; j++)

@@ -44,7 +44,7 @@ static const char *refuse_rows(const struct wd_caps *caps, const struct wd_probl
     if (caps->sm < 80)
         return "needs a matrix engine: NVIDIA sm_80 or later";
     if (p->dim[GDN_K] == 0 || p->dim[GDN_K] % 16 || V % 16)
-        return "K and V must be multiples of 16";
+        return V ? "K and V must be multiples of 16" : "K must be a multiple of 16";
     unsigned vec = 4;
     for (size_t i = 0; i < p->op->num_tensors; i++)
         if (p->op->tensors[i].vector && p->tensor[i].present && size_of(p, i) < sizeof(float))
