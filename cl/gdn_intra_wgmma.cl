@@ -170,7 +170,7 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     const ulong b = chunk.batch, t = chunk.token;
 
 #if HAS_K_TILE
-    __local float tops[2 + HEADS][WG_TOPS]; /* of P, k's scales and T' */
+    __local float tops[3 + HEADS][WG_TOPS]; /* of P, k's scales, gates and T' */
     float4 of_q_rows[WG_SHARE(K)][2], of_k_rows[WG_SHARE(K)][2];
     wg_take_share(of_q_rows, ROW3(q, b, t, hk), q_at.z, rows, K);
     wg_take_share(of_k_rows, ROW3(k, b, t, hk), k_at.z, rows, K);
@@ -191,6 +191,9 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     const float2 sum = running_sum(of_gate, sums, ITEMS);
     gates[id] = sum;
     betas[id] = of_beta;
+#if HAS_K_TILE
+    wg_give_top(tops[2], fmax(of_gate, 0.0f));
+#endif
     float4 of_k[CHUNK / 8], of_q[CHUNK / 8]; /* k k^T, k q^T */
 #if HAS_K_TILE
     const bool first = heads > 0 && two == 0; /* of those that share q and k */
@@ -266,13 +269,14 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     of_row = (float4)((float2)factor[CHUNK + i], (float2)factor[CHUNK + i + 8]);
 #endif
 #if HAS_K_TILE
-    float largest = 0; /* of P, if there were no gates */
+    float largest = 0; /* of P, if there were no gates, which make it more only where they are positive */
     MMA_UNROLL
     for (uint j = 0; j < CHUNK / 8; j++)
         largest = fmax(largest, wg_top(of_q[j] * of_row * pair(of_P + 8 * j + 2 * m.col)));
     wg_give_top(tops[0], largest);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int exponent_P = wg_exponent(wg_take_top(tops[0])) - WG_TOP;
+    const float more = wg_take_top(tops[2], WG_TOPS) * (CHUNK * 1.45f); /* log2 e */
+    const int exponent_P = wg_exponent(wg_take_top(tops[0], WG_TOPS)) - WG_TOP + (int)ceil(fmin(more, 127.0f));
 #endif
     MMA_LOOP
     for (uint n = 0; n < heads; n++) {
@@ -335,7 +339,7 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
         solve_inverse(m, x[n], L + n * CHUNK * L_PITCH, strip);
         weigh_strip(m, x[n], strip, betas + n * CHUNK);
         const float2 top = wg_rows_top(m, x[n], 8);
-        wg_give_top(tops[2 + n], fmax(top.x, top.y));
+        wg_give_top(tops[3 + n], fmax(top.x, top.y));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     MMA_UNROLL
@@ -343,12 +347,12 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
         const uint strip = n ? BLOCKS - 1 - warp : warp;
         if (n >= heads)
             continue;
-        const int exponent = wg_exponent(wg_take_top(tops[2 + n])) - WG_TOP;
+        const int exponent = wg_exponent(wg_take_top(tops[3 + n], WG_TOPS)) - WG_TOP;
         if (id == 0) {
             __global float *to = ROW3(scales, b, chunk.index, hv + n) + 3 * CHUNK;
             to[1] = exponent;
             to[2] = exponent_P;
-            to[3] = wg_exponent(wg_take_top(tops[1])) + 1;
+            to[3] = wg_exponent(wg_take_top(tops[1] + n * (WG_TOPS / 2), WG_TOPS / 2)) + 1;
         }
         store_strip(m, x[n], strip, ROW3(inverse, b, chunk.index, hv + n), strip * BLOCK + m.row, wg_power(-exponent));
     }

@@ -145,7 +145,8 @@ void gdn_walk_split(IN(f32, q), IN(f32, k), IN(T_K, v), IN(f16, inverse), IN(f16
  * state's largest. */
 #define DECAY_STATE(decay, own, exact)                                                                                 \
     do {                                                                                                               \
-        const int2 next_ = max(own, unit + wg_exponents(bound) - REACH);                                               \
+        const int2 least_ = max(unit + wg_exponents(bound * (decay)) - REACH, unit - 127);                             \
+        const int2 next_ = max(max(own, -126), least_); /* so that 2^next and 2^(unit - next) are normal numbers */    \
         const float2 onward_ = (decay)*wg_powers(unit - next_);                                                        \
         MMA_UNROLL                                                                                                     \
         for (uint j = 0; j < SUMS; j++)                                                                                \

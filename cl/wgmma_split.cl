@@ -4,8 +4,8 @@
  * as TF32 and twice its rate. A factor is brought near 2^15 by a power of two, one for a tile or a row, and by MATH is
  *   0  as f32: the sum of two f16, x = hi + lo in 22 bits and more, and lo*hi + hi*lo + hi*hi are summed
  *   1  as TF32: one f16, 11 bits
- * (Ootomo, Yokota: "Recovering single precision accuracy from Tensor Cores", 2022.) What is smaller than 2^-40 of the
- * largest in its tile or row (TF32: 2^-29) loses bits, down to none: it counts by its size there, not by its own.
+ * (Ootomo, Yokota: "Recovering single precision accuracy from Tensor Cores", 2022.) Numbers count by their size in their
+ * tile or row: what is below 2^-17 (TF32: 2^-29) of the largest there begins to lose bits, and below 2^-40 it is zero.
  *
  * Exponents are whole numbers: a tile's is n where what it stands for is 2^n times what is stored.
  */
@@ -29,7 +29,7 @@
 /* The whole part of log2 x, x not negative: -127 for zero, 128 where x is not finite. */
 MMA_FN int wg_exponent(float x) { return (int)(as_uint(x) >> 23) - 127; }
 
-/* 2^e, as far as normal numbers go; below them 0. */
+/* 2^e, as far as normal numbers go; below them 0, above them 2^127. */
 MMA_FN float wg_power(int e) { return as_float((uint)clamp(e + 127, 0, 254) << 23); }
 
 MMA_FN int2 wg_exponents(float2 x) { return (int2)(wg_exponent(x.x), wg_exponent(x.y)); }
@@ -93,12 +93,14 @@ MMA_FN void wg_give_top(__local float *tops, float x)
 #endif
 }
 
-MMA_FN float wg_take_top(__local const float *tops)
+/* Of all of them, or of a half, which begins at tops and is `n`: WG_TOPS or WG_TOPS / 2. */
+MMA_FN float wg_take_top(__local const float *tops, uint n)
 {
     float top = 0;
     MMA_UNROLL
     for (uint i = 0; i < WG_TOPS; i++)
-        top = fmax(top, tops[i]);
+        if (i < n)
+            top = fmax(top, tops[i]);
     return top;
 }
 

@@ -22,6 +22,7 @@ struct shape {
     bool A_is_lower, states, raw; /* raw: gates, beta, q and k as Qwen3-Next hands them over */
     bool forgets, empty;          /* log gates of -inf and -800 among the others; sequences without a token */
     bool sizes;                   /* rows of q and k from 2^-12 to 2^12, v and the state below 2^-60 */
+    bool falls;                   /* v of 2^60 until the state is forgotten at token 64, then ordinary */
     wd_dtype sums;                /* gdn_prepare: of g */
     int param[3];                 /* zero: the model's */
 };
@@ -88,6 +89,7 @@ static const struct shape shapes[] = {
     {"f32, packed, raw, sizes", HOPPER, 1, 150, 1, 2, 64, 64, 3, .states = true, .raw = true, .sizes = true},
     {"f32, forgets, odd heads", HOPPER, 1, 65, 1, 3, 128, 64, 0, .gates = WD_GATES_STEEP, .states = true,
      .forgets = true},
+    {"f32, falls", HOPPER, 1, 200, 1, 1, 64, 64, 0, .states = true, .falls = true},
     {"TF32, two slices", HOPPER, 1, 65, 1, 1, 64, 128, 0, .math = WD_MATH_TF32},
 
     {"narrowest, three heads", PREP, 2, 65, 1, 3, 16, 0, 0, .gates = WD_GATES_MILD},
@@ -187,6 +189,10 @@ static void edit(void *user, const struct wd_problem *p, double *const *t)
             t[gate][i] = (s->raw ? -1 : 1) * (i % 8 == 3 ? -INFINITY : -800);
     for (size_t i = 1; s->empty && i < s->N; i += 2)
         t[PREP_cu_seqlens][i] = t[PREP_cu_seqlens][i - 1];
+    for (size_t i = 0; s->falls && i < 64 * s->HV * s->V; i++)
+        t[FWD_v][i] = ldexp(t[FWD_v][i], 60);
+    for (size_t i = 0; s->falls && i < s->HV; i++)
+        t[FWD_g][64 * s->HV + i] = -INFINITY;
     if (s->sizes) {
         scale_rows(p, t, FWD_q, s->K, -12, 25);
         scale_rows(p, t, FWD_k, s->K, -12, 25);
@@ -200,8 +206,10 @@ static void check(const struct shape *s)
     union args args;
     struct shape mine = *s;
     const struct wd_op *op = call(s, &args);
-    const struct wd_trial_options options = {
-        .seed = 1, .gates = s->gates, .edit = s->forgets || s->empty || s->sizes ? edit : NULL, .user = &mine};
+    const struct wd_trial_options options = {.seed = 1,
+                                             .gates = s->gates,
+                                             .edit = s->forgets || s->empty || s->sizes || s->falls ? edit : NULL,
+                                             .user = &mine};
     struct wd_caps engine = ctx->caps;
     struct wd_problem p;
     struct wd_trial *t = NULL;
