@@ -20,6 +20,10 @@
 #define ITEMS WG_ITEMS
 #define FETCHERS 128 /* items that only copy; where the engine is emulated, the same that multiply */
 #define SLICE 64     /* columns of V that a group serves */
+#define STEPS (K / 16)
+#define SUMS (K / 8)           /* float4s of the state */
+#define TOKENS (CHUNK / 8)     /* float4s of 64 tokens */
+#define SCALES (3 * CHUNK + 4) /* floats of a chunk and head that gdn_intra_wgmma.cl leaves */
 
 /* A group's place: one of the slices of a sequence and head. */
 #define WALK_HERE()                                                                                                    \
@@ -39,7 +43,7 @@
 /* What an item has of a state [K][V], whose rows are `step` elements apart: p is its first place there. */
 #define FOR_STATE(DO, p, step)                                                                                         \
     MMA_UNROLL                                                                                                         \
-    for (uint j = 0; j < K / 8; j++) {                                                                                 \
+    for (uint j = 0; j < SUMS; j++) {                                                                                  \
         DO((p)[(ulong)(8 * j) * (step)], state[j].x);                                                                  \
         DO((p)[(ulong)(8 * j + 1) * (step)], state[j].y);                                                              \
         DO((p)[(ulong)(8 * j) * (step) + 8], state[j].z);                                                              \
@@ -47,6 +51,26 @@
     }
 #define STORE_STATE(there, here) there = here
 #define LOAD_STATE(there, here) here = there
+
+/* The state before the first chunk. */
+#if HAS_INITIAL_STATE
+#define BEGIN_STATE() FOR_STATE(LOAD_STATE, STATE_AT(initial_state), initial_state_at.w)
+#else
+#define BEGIN_STATE()                                                                                                  \
+    MMA_UNROLL                                                                                                         \
+    for (uint j = 0; j < SUMS; j++)                                                                                    \
+        state[j] = 0;
+#endif
+
+/* ---- Scales ---- */
+
+/* The item's pairs of tokens, of what stands in `scale` from its first token on. */
+MMA_FN void take_scales(float2 x[TOKENS], __local const float *scale)
+{
+    MMA_UNROLL
+    for (uint j = 0; j < TOKENS; j++)
+        x[j] = *(__local const float2 *)(scale + 8 * j);
+}
 
 /* ---- Rows ---- */
 

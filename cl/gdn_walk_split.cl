@@ -35,10 +35,6 @@
 
 #define PARTS WG_PARTS
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K, a part of them */
-#define STEPS (K / 16)
-#define SUMS (K / 8)           /* float4s of the state */
-#define TOKENS (CHUNK / 8)     /* float4s of 64 tokens */
-#define SCALES (3 * CHUNK + 4) /* floats: q's, k's, of k @ S, exp(g_last), exponents of T', P and of k's largest */
 #define REACH 60               /* how far an exponent may grow in a state's sums */
 
 /* Rows of 64 f32 in local memory, such that neither 8 columns of 4 pairs of rows, nor 8 pieces of a row meet a bank
@@ -62,14 +58,6 @@
 
 #define TAKE(there, here) here = there
 #define PUT(there, here) there = here
-
-/* The item's pairs of tokens, of what stands in `scale` from its first token on. */
-MMA_FN void take_scales(float2 x[TOKENS], __local const float *scale)
-{
-    MMA_UNROLL
-    for (uint j = 0; j < TOKENS; j++)
-        x[j] = *(__local const float2 *)(scale + 8 * j);
-}
 
 /* A share of rows of 64 f32. */
 #define ROWS_STEP (FETCHERS / 16)
@@ -122,12 +110,7 @@ void gdn_walk_split(IN(f32, q), IN(f32, k), IN(T_K, v), IN(f16, inverse), IN(f16
     const uint token = 2 * m.col;                   /* its first in a chunk: it and the next */
     float4 state[SUMS];                             /* 2^unit each, by columns */
     int2 unit = 0;
-    MMA_UNROLL
-    for (uint j = 0; j < SUMS; j++)
-        state[j] = 0;
-#if HAS_INITIAL_STATE
-    FOR_STATE(LOAD_STATE, STATE_AT(initial_state), initial_state_at.w)
-#endif
+    BEGIN_STATE()
 
     /* What is larger than any of the state's columns, and the state as an operand, 2^of_s each. */
     float2 bound = wg_rows_top(m, state, SUMS);

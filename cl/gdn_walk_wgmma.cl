@@ -48,10 +48,6 @@
 #include "gdn_walk_share.cl"
 
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K */
-#define STEPS (K / 16)
-#define SUMS (K / 8)           /* float4s of the state */
-#define TOKENS (CHUNK / 8)     /* float4s of 64 tokens */
-#define SCALES (3 * CHUNK + 4) /* floats: q's, k's, of k @ S, exp(g_last) */
 
 /* 64 tokens of x as a left operand. */
 MMA_FN void tokens_operand(uint4 a[4], const float4 x[TOKENS])
@@ -66,14 +62,6 @@ MMA_FN void decay_state(float4 state[SUMS], float decay)
     MMA_UNROLL
     for (uint j = 0; j < SUMS; j++)
         state[j] *= decay;
-}
-
-/* The item's pairs of tokens, of what stands in `scale` from its first token on. */
-MMA_FN void take_scales(float2 x[TOKENS], __local const float *scale)
-{
-    MMA_UNROLL
-    for (uint j = 0; j < TOKENS; j++)
-        x[j] = *(__local const float2 *)(scale + 8 * j);
 }
 
 /* 64 tokens of the item's columns, as an operand's words. */
@@ -204,12 +192,7 @@ void chunk_fwd_h_wgmma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, i
 
     const uint token = 2 * m.col; /* the item's first in a chunk: it and the next */
     float4 state[SUMS];
-    MMA_UNROLL
-    for (uint j = 0; j < SUMS; j++)
-        state[j] = 0;
-#if HAS_INITIAL_STATE
-    FOR_STATE(LOAD_STATE, STATE_AT(initial_state), initial_state_at.w)
-#endif
+    BEGIN_STATE()
 
     MMA_LOOP
     for (uint c = 0; c < chunks; c++) {
