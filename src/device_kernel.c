@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Mesa's rusticl calls a sub-group the largest group, 32 items on llvmpipe, where groups of 1024 run as well: what a
- * kernel was compiled for is right. Its version 22 counts every byte of local memory twice. */
+/* Mesa's rusticl calls a sub-group the largest group, 32 items on llvmpipe, where groups of 1024 run as well; NVIDIA's
+ * driver says 256 where 512 run (580.159, seen on an H200): what a kernel was compiled for is right. rusticl's version
+ * 22 counts every byte of local memory twice. */
 void wd_device_correct_limits(const struct wd_caps *caps, const size_t required[3], size_t *group, cl_ulong *local)
 {
     const size_t items = required[0] * required[1] * required[2];
-    if (!strstr(caps->platform_name, "rusticl"))
-        return;
-    if (*group < items && items <= caps->max_group)
+    const bool rusticl = strstr(caps->platform_name, "rusticl");
+    if ((rusticl || caps->sm) && *group < items && items <= caps->max_group)
         *group = items;
-    if (atoi(caps->driver) == 22)
+    if (rusticl && atoi(caps->driver) == 22)
         *local /= 2;
 }
 

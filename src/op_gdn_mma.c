@@ -12,7 +12,7 @@
 
 enum { LINE_BYTES = 128, CHUNK_BYTES = 16, WARP = 32, ITEMS = 128 };
 
-/* NVIDIA's driver says that a kernel may have no more in a group, whatever its device allows. */
+/* With more in a group, each would have fewer registers than these kernels need. */
 enum { MOST_ITEMS = 256 };
 
 /* ---- Tiles ---- */

@@ -411,19 +411,20 @@ static void wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log(void **st
 
 /* A kernel compiled for groups of 128, of which the driver says that it allows fewer, or that it takes more local
  * memory than the device's 48 KiB: others mean it. */
-static void wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected(void **state)
+static void wd_fp8_quant__kernel_over_the_limits__refused_but_drivers_corrected(void **state)
 {
     static const struct {
         const char *platform, *driver;
         size_t answer;
         cl_ulong local;
         size_t group; /* expected; 0: no launch */
+        unsigned sm;
     } rows[] = {
-        {"Somebody", "1.0", 1024, 0, 128},     {"Somebody", "1.0", 32, 0, 32},
-        {"Intel", "22.3", 16, 0, 16},          {"rusticl", "22.3.6", 1024, 0, 128},
-        {"rusticl", "22.3.6", 32, 0, 128},     {"rusticl", "24.0.1", 32, 0, 128},
-        {"rusticl", "22.3.6", 32, 64000, 128}, {"rusticl", "24.0.1", 32, 64000, 0},
-        {"Somebody", "22.3", 1024, 64000, 0},
+        {"Somebody", "1.0", 1024, 0, 128, 0},     {"Somebody", "1.0", 32, 0, 32, 0},
+        {"Intel", "22.3", 16, 0, 16, 0},          {"rusticl", "22.3.6", 1024, 0, 128, 0},
+        {"rusticl", "22.3.6", 32, 0, 128, 0},     {"rusticl", "24.0.1", 32, 0, 128, 0},
+        {"rusticl", "22.3.6", 32, 64000, 128, 0}, {"rusticl", "24.0.1", 32, 64000, 0, 0},
+        {"Somebody", "22.3", 1024, 64000, 0, 0},  {"NVIDIA CUDA", "22.3", 32, 0, 128, 90},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -431,6 +432,7 @@ static void wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected(voi
         fake_reset();
         fake.platform = rows[i].platform;
         fake.driver = rows[i].driver;
+        fake.sm = rows[i].sm;
         fake.group_max = rows[i].answer;
         fake.group_required = 128;
         fake.local_bytes = rows[i].local;
@@ -592,7 +594,7 @@ int main(void)
         TEST(hopper__where_they_cannot_be_built__the_next_variant_serves),
         TEST(wd_fp8_quant__build_fails__ebuild_keeps_the_end_of_the_log),
         TEST(caps__cpu__takes_the_forms_its_driver_is_made_for),
-        TEST(wd_fp8_quant__kernel_over_the_limits__refused_but_mesa_corrected),
+        TEST(wd_fp8_quant__kernel_over_the_limits__refused_but_drivers_corrected),
         TEST(wd_fp8_quant__no_tokens__launches_nothing),
         TEST(every_call__fails_in_turn__status_text_and_nothing_left),
         TEST(every_call__no_memory_in_turn__status_text_and_nothing_left),
