@@ -37,17 +37,28 @@
 
 /* ---- States ---- */
 
-/* An item's first place in a state: it and the next row, in its column and 8 on. */
-#define STATE_AT(x) (ROW2(x, s, hv) + 2 * m.col * x##_at.w + slice + id / MMA_WARP * 16 + m.row)
+/* Which rows of a state an item has of each 8, and which columns of its warp's 16: the first, and how far the other is.
+ * Who includes this may say otherwise. */
+#ifndef STATE_ROW
+#define STATE_ROW (2 * m.col)
+#define STATE_NEXT 1
+#endif
+#ifndef STATE_COLUMN
+#define STATE_COLUMN m.row
+#define STATE_BESIDE 8
+#endif
+
+/* An item's first place in a state. */
+#define STATE_AT(x) (ROW2(x, s, hv) + STATE_ROW * x##_at.w + slice + id / MMA_WARP * 16 + STATE_COLUMN)
 
 /* What an item has of a state [K][V], whose rows are `step` elements apart: p is its first place there. */
 #define FOR_STATE(DO, p, step)                                                                                         \
     MMA_UNROLL                                                                                                         \
     for (uint j = 0; j < SUMS; j++) {                                                                                  \
         DO((p)[(ulong)(8 * j) * (step)], state[j].x);                                                                  \
-        DO((p)[(ulong)(8 * j + 1) * (step)], state[j].y);                                                              \
-        DO((p)[(ulong)(8 * j) * (step) + 8], state[j].z);                                                              \
-        DO((p)[(ulong)(8 * j + 1) * (step) + 8], state[j].w);                                                          \
+        DO((p)[(ulong)(8 * j + STATE_NEXT) * (step)], state[j].y);                                                     \
+        DO((p)[(ulong)(8 * j) * (step) + STATE_BESIDE], state[j].z);                                                   \
+        DO((p)[(ulong)(8 * j + STATE_NEXT) * (step) + STATE_BESIDE], state[j].w);                                      \
     }
 #define STORE_STATE(there, here) there = here
 #define LOAD_STATE(there, here) here = there
@@ -109,6 +120,24 @@ MMA_FN void store_share(struct share s, __global ELEM(T_K) **x, __local const ui
         if (s.row + i < rows)
             MMA_STORE4(uint, (__global uint *)to, tile[s.tile + i * line]);
     *x += s.chunk;
+}
+
+/* ---- Rows of 64 f32 ---- */
+
+/* In local memory, such that neither 8 columns, or pairs of them, of 4 rows that an item and its neighbours have, be
+ * they next to each other or two apart, nor 8 pieces of a row meet a bank twice. In floats. */
+#define LINE_AT(row, column) ((row)*SLICE + ((column) ^ ((row) % 4 ^ (row) / 4 % 2) * 8))
+
+#define TAKE(there, here) here = there
+#define PUT(there, here) there = here
+
+/* A share of rows of 64 f32. */
+#define ROWS_STEP (FETCHERS / 16)
+MMA_FN struct share share_of_f32(uint id, ulong pitch)
+{
+    const uint row = id / 16, h = id % 16;
+    const struct share s = {row, LINE_AT(row, h * 4) / 4, row * pitch + h * 4, ROWS_STEP * pitch, CHUNK * pitch};
+    return s;
 }
 
 /* ---- Chunks ---- */

@@ -35,14 +35,10 @@
 
 #define PARTS WG_PARTS
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K, a part of them */
-#define REACH 60               /* how far an exponent may grow in a state's sums */
+#define REACH 60                      /* how far an exponent may grow in a state's sums */
 
-/* Rows of 64 f32 in local memory, such that neither 8 columns of 4 pairs of rows, nor 8 pieces of a row meet a bank
- * twice. In floats. */
-#define LINE_AT(row, column) ((row)*SLICE + ((column) ^ (row) / 2 % 4 * 8))
-
-/* The item's place in such rows is 2 * m.col and `column`, its first column: there and in the next row, there and 8
- * columns on. DO(place, x) for each of n float4s, 8 rows apart. */
+/* The item's place in rows of 64 f32 is 2 * m.col and `column`: there and in the next row, there and 8 columns on.
+ * DO(place, x) for each of n float4s, 8 rows apart. An odd row's columns stand swapped, as LINE_AT() has it. */
 #define FOR_LINES(DO, lines, n, sums)                                                                                  \
     do {                                                                                                               \
         __local float *low_ = (__local float *)(lines) + LINE_AT(2 * m.col, column);                                   \
@@ -50,23 +46,11 @@
         MMA_UNROLL                                                                                                     \
         for (uint j_ = 0; j_ < (n); j_++) {                                                                            \
             DO(low_[8 * j_ * SLICE], (sums)[j_].x);                                                                    \
-            DO(low_[(8 * j_ + 1) * SLICE], (sums)[j_].y);                                                              \
+            DO(high_[(8 * j_ + 1) * SLICE], (sums)[j_].y);                                                             \
             DO(high_[8 * j_ * SLICE], (sums)[j_].z);                                                                   \
-            DO(high_[(8 * j_ + 1) * SLICE], (sums)[j_].w);                                                             \
+            DO(low_[(8 * j_ + 1) * SLICE], (sums)[j_].w);                                                              \
         }                                                                                                              \
     } while (0)
-
-#define TAKE(there, here) here = there
-#define PUT(there, here) there = here
-
-/* A share of rows of 64 f32. */
-#define ROWS_STEP (FETCHERS / 16)
-MMA_FN struct share share_of(uint id, ulong pitch)
-{
-    const uint row = id / 16, h = id % 16;
-    const struct share s = {row, LINE_AT(row, h * 4) / 4, row * pitch + h * 4, ROWS_STEP * pitch, CHUNK * pitch};
-    return s;
-}
 
 #define IMAGES 1
 #define BRING_CHUNK(c)                                                                                                 \
@@ -100,7 +84,7 @@ void gdn_walk_split(IN(f32, q), IN(f32, k), IN(T_K, v), IN(f16, inverse), IN(f16
     WALK_HERE();
 
 #define SHARE(space, x)                                                                                                \
-    const struct share x##_share = share_of(id % FETCHERS, x##_at.z);                                                  \
+    const struct share x##_share = share_of_f32(id % FETCHERS, x##_at.z);                                              \
     space float *x##_next = AT(x, 0, hv) + slice + x##_share.first
     SHARE(__global const, v);
     SHARE(__global, o);

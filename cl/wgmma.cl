@@ -185,6 +185,11 @@ MMA_FN void wg_put(struct mma m, __local uint4 *panel, uint s, bool transposed, 
 MMA_FN void wg_begin(void) { __asm__ volatile(WG_ASM "wgmma.fence.sync.aligned;" ::: "memory"); }
 MMA_FN void wg_commit(void) { __asm__ volatile(WG_ASM "wgmma.commit_group.sync.aligned;" ::: "memory"); }
 #define WG_WAIT(n) __asm__ volatile(WG_ASM "wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+/* From here on the items of these four warps have n registers each, fewer ("dec") or more ("inc") than before, which
+ * others of the group must have given up. The assembler heeds it only where what a group's items begin with is certain:
+ * where GROUP_SIZE() leaves them fewer than they could use, and local memory has room for no other group. */
+#define WG_REGISTERS(way, n) __asm__ volatile(WG_ASM "setmaxnreg." way ".sync.aligned.u32 %0;" ::"n"(n) : "memory")
+
 /* Here n float4s of a C stand in their registers: the compiler, which knows of no group, would touch them earlier after
  * WG_WAIT(), or later before wg_begin(). */
 MMA_FN void wg_pin(float4 *c, uint n)
@@ -205,9 +210,9 @@ MMA_FN ulong wg_panel(__local const uint4 *at)
 }
 
 #if CAT(MMA_IS_F16_, WG_TYPE)
-#define WG_TYPES "f32.f16.f16"
+#define WG_TYPES "k16.f32.f16.f16"
 #else
-#define WG_TYPES "f32.bf16.bf16"
+#define WG_TYPES "k16.f32.bf16.bf16"
 #endif
 #define WG_C16(c, j) WG_C4(c, j), WG_C4(c, j + 1), WG_C4(c, j + 2), WG_C4(c, j + 3)
 #define WG_C32(c, j) WG_C16(c, j), WG_C16(c, j + 4)
@@ -219,31 +224,32 @@ MMA_FN ulong wg_panel(__local const uint4 *at)
     WG_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"    \
                 "%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* One instruction for `n` columns. The names are those of the asm's operands: sums, a, the descriptor, not `first`. */
-#define WG_PRODUCT(n, names, a_names, x_name, more_name, transposed, sums)                                             \
+/* One instruction for `n` columns, of so deep a step of such types. The names are those of the asm's operands: sums, a,
+ * the descriptor, not `first`. `transposed`: ", 0" or ", 1", or nothing where types may not be. */
+#define WG_PRODUCT(n, types, names, a_names, x_name, more_name, transposed, sums)                                      \
     __asm__ volatile(WG_ASM "{ .reg .pred p; setp.ne.b32 p, " more_name                                                \
-                            ", 0; wgmma.mma_async.sync.aligned.m64n" n "k16." WG_TYPES " {" names "}, {" a_names       \
-                            "}, " x_name ", p, 1, 1, " transposed "; }"                                                \
+                            ", 0; wgmma.mma_async.sync.aligned.m64n" n types " {" names "}, {" a_names "}, " x_name    \
+                            ", p, 1, 1" transposed "; }"                                                               \
                      : sums                                                                                            \
                      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(x), "r"(first ? 0 : 1))
-#define WG_PRODUCTS(transposed)                                                                                        \
+#define WG_PRODUCTS(types, transposed)                                                                                 \
     do {                                                                                                               \
         if (n == 8)                                                                                                    \
-            WG_PRODUCT("64", WG_NAMES_32, "%32,%33,%34,%35", "%36", "%37", transposed, WG_C32(c, 0));                  \
+            WG_PRODUCT("64", types, WG_NAMES_32, "%32,%33,%34,%35", "%36", "%37", transposed, WG_C32(c, 0));           \
         else                                                                                                           \
-            WG_PRODUCT("128", WG_NAMES_64, "%64,%65,%66,%67", "%68", "%69", transposed, WG_C64(c, 0));                 \
+            WG_PRODUCT("128", types, WG_NAMES_64, "%64,%65,%66,%67", "%68", "%69", transposed, WG_C64(c, 0));          \
     } while (0)
 
 MMA_FN void wg_nk(struct mma m, float4 *c, uint n, uint4 a, __local const uint4 *panel, uint s, bool first)
 {
     const ulong x = wg_panel(panel) + 2 * s;
-    WG_PRODUCTS("0");
+    WG_PRODUCTS(WG_TYPES, ", 0");
 }
 
 MMA_FN void wg_kn(struct mma m, float4 *c, uint n, uint4 a, __local const uint4 *panel, uint s, bool first)
 {
     const ulong x = wg_panel(panel) + s * 16 * 8;
-    WG_PRODUCTS("1");
+    WG_PRODUCTS(WG_TYPES, ", 1");
 }
 
 #else
