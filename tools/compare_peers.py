@@ -244,7 +244,8 @@ def compiled(op, shape):
 
 def peers(op, shape, options):
     """(name, maker); a maker may raise."""
-    yield "eager", lambda: OPERATIONS[op]
+    if not options.no_eager:
+        yield "eager", lambda: OPERATIONS[op]
     if not options.no_compile:
         yield "compile", lambda: compiled(op, shape)
     if options.device == "cuda":
@@ -392,6 +393,7 @@ def options_of(argv):
     p.add_argument("--rounds", type=int, default=5, help="of a peer in each turn")
     p.add_argument("--budget", type=int, default=200, help="ms for our rounds in each turn")
     p.add_argument("--tf32", action="store_true", help="let the peers use TF32 for f32 products")
+    p.add_argument("--no-eager", action="store_true", help="its gdn_forward takes a minute and more")
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--json", help="write the rows to this file as well")
     return p.parse_args(argv)
