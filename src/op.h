@@ -139,6 +139,8 @@ struct wd_variant {
     const struct wd_param *params; /* ended by a NULL name; NULL: none */
     /** Why it cannot serve this problem on this device (static text), or NULL. */
     const char *(*refuse)(const struct wd_caps *caps, const struct wd_problem *p);
+    /** Is one behind it in its operation's list likely to be faster here? NULL: never. */
+    bool (*yields)(const struct wd_caps *caps, const struct wd_problem *p);
     /** Parameters from the device's limits. NULL with no params. */
     void (*model)(const struct wd_caps *caps, const struct wd_problem *p, int *param);
     /** Do these numbers fit device and problem? NULL: always. The group size is checked against caps anyway. */

@@ -5,7 +5,8 @@
  * no state for, all at once (cl/gdn_intra_wgmma.cl); gdn_walk goes along each sequence with the state, and makes o
  * (cl/gdn_walk_wgmma.cl, cl/gdn_walk_split.cl). h and v_new never leave the chip, and w and u never come to be.
  *
- * The engine has no f32. gdn_forward multiplies it as f16 in parts (cl/wgmma_split.cl).
+ * The engine has no f32. gdn_forward multiplies it as f16 in parts (cl/wgmma_split.cl), chunk_fwd_h, which has to turn
+ * one of its operands anyway, as TF32 (cl/wgmma_tf32.cl, cl/chunk_fwd_h_tf32.cl).
  */
 #include "chain.h"
 #include "dims.h"
@@ -78,29 +79,38 @@ static void walk_model(const struct wd_caps *caps, const struct wd_problem *p, s
         param[STAGES]--;
 }
 
-static void walk_grid(const struct wd_caps *caps, const struct wd_problem *p, struct wd_grid *g)
+static void slices_grid(const struct wd_caps *caps, const struct wd_problem *p, size_t fetchers, struct wd_grid *g)
 {
-    wd_gdn_grid(g, caps->wgmma ? ITEMS + FETCHERS : ITEMS, p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / SLICE));
+    wd_gdn_grid(g, ITEMS + (caps->wgmma ? fetchers : 0), p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / SLICE));
+}
+
+/* `bytes` of local memory are what two chunks take. */
+static const char *slices_refuse(const struct wd_caps *caps, const struct wd_problem *p, bool wide, size_t bytes,
+                                 const size_t *operands, size_t n)
+{
+    const char *why = wgmma_refuse(caps, p, wide, operands, n);
+    if (why)
+        return why;
+    if (p->dim[GDN_V] % SLICE)
+        return "V must be a multiple of 64";
+    return bytes > caps->local_bytes ? "needs local memory for two chunks" : NULL;
 }
 
 static const char *walk_refuse(const struct wd_caps *caps, const struct wd_problem *p, struct walk walk,
                                const size_t *operands, size_t n)
 {
-    const char *why = wgmma_refuse(caps, p, walk.wide, operands, n);
-    if (why)
-        return why;
-    if (p->dim[GDN_V] % SLICE)
-        return "V must be a multiple of 64";
-    return walk_local(p, walk, 2) > caps->local_bytes ? "needs local memory for two chunks" : NULL;
+    return slices_refuse(caps, p, walk.wide, walk_local(p, walk, 2), operands, n);
 }
 
 /* ---- chunk_fwd_h ---- */
 
 static const struct walk walk_of_h = {.forward = false, .wide = false};
 
+static const size_t h_operands[] = {FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new};
+
 static const char *h_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    return walk_refuse(caps, p, walk_of_h, (const size_t[]){FWDH_k, FWDH_w, FWDH_u, FWDH_h, FWDH_v_new}, 5);
+    return walk_refuse(caps, p, walk_of_h, h_operands, WD_COUNT(h_operands));
 }
 
 static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
@@ -116,7 +126,7 @@ static bool h_valid(const struct wd_caps *caps, const struct wd_problem *p, cons
 static void h_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
     (void)param;
-    walk_grid(caps, p, g);
+    slices_grid(caps, p, FETCHERS, g);
 }
 
 const struct wd_variant wd_variant_chunk_fwd_h_wgmma = {
@@ -128,6 +138,42 @@ const struct wd_variant wd_variant_chunk_fwd_h_wgmma = {
     .model = h_model,
     .valid = h_valid,
     .grid = h_grid,
+};
+
+/* f32: six or five times 64 rows of K, two or three of u, gates and places; panels are aligned. */
+static const char *h_tf32_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    const bool split = p->choice[FWDH_math] == WD_MATH_F32;
+    const size_t columns = (split ? 6u : 5u) * p->dim[GDN_K] + (split ? 2 : 3) * (size_t)SLICE;
+    const size_t bytes = columns * WD_GDN_CHUNK * sizeof(float) + 3072;
+    const char *why = slices_refuse(caps, p, true, bytes, h_operands, WD_COUNT(h_operands));
+    if (why)
+        return why;
+    return p->dim[GDN_K] != 128 ? "K must be 128" : NULL; /* with fewer, registers would not be moved */
+}
+
+/* Chunks follow one another, so that a unit without a group is lost. mma.sync, whose groups may have as few as 16
+ * columns, takes 0.7 times as long for a chunk while all of those have a unit of their own, and longer when they do
+ * not: on an H200 55 to 78 us for 16 groups of 64 columns, 457 to 403 for 64. */
+static bool h_tf32_yields(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / 16) <= caps->compute_units;
+}
+
+/* Four warps copy w, four k, four the others. */
+static void h_tf32_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)param;
+    slices_grid(caps, p, 3 * FETCHERS, g);
+}
+
+const struct wd_variant wd_variant_chunk_fwd_h_tf32 = {
+    .name = "wgmma_tf32",
+    .file = "chunk_fwd_h_tf32.cl",
+    .kernel = "chunk_fwd_h_tf32",
+    .refuse = h_tf32_refuse,
+    .yields = h_tf32_yields,
+    .grid = h_tf32_grid,
 };
 
 /* ---- recompute_w_u and chunk_fwd_o: a chunk and head a group ---- */
@@ -330,7 +376,7 @@ static wd_status walk_check(struct wd_problem *p)
 static void o_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
     (void)param;
-    walk_grid(caps, p, g);
+    slices_grid(caps, p, FETCHERS, g);
 }
 
 static const char *narrow_refuse(const struct wd_caps *caps, const struct wd_problem *p)

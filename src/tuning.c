@@ -254,6 +254,21 @@ static size_t choose_records(const struct wd_tuning *tuning, const struct wd_rec
     return chosen;
 }
 
+/* Adds to n choices the model's of those variants that yield to others here, or that do not. */
+static size_t choose_by_model(const struct wd_tuning *tuning, const struct wd_problem *p, bool yield,
+                              struct wd_choice *choice, size_t n, struct wd_text *refusals)
+{
+    for (const struct wd_variant *const *v = p->op->variants; *v && n < WD_MAX_CHOICES; v++) {
+        if (((*v)->yields && (*v)->yields(tuning->caps, p)) != yield)
+            continue;
+        if (wd_tuning_model(tuning->caps, p, *v, &choice[n]))
+            n++;
+        else if (refusals)
+            wd_text_add(refusals, "%s: %s\n", (*v)->name, choice[n].reason);
+    }
+    return n;
+}
+
 size_t wd_tuning_choices(const struct wd_tuning *tuning, const struct wd_problem *p,
                          struct wd_choice choice[WD_MAX_CHOICES], struct wd_text *refusals)
 {
@@ -265,13 +280,8 @@ size_t wd_tuning_choices(const struct wd_tuning *tuning, const struct wd_problem
         n += choose_records(tuning, &tuning->shipped, p, class_text.data, choice + n, refusals);
     }
     wd_text_free(&class_text);
-    for (size_t i = 0; p->op->variants[i] && n < WD_MAX_CHOICES; i++) {
-        if (wd_tuning_model(tuning->caps, p, p->op->variants[i], &choice[n]))
-            n++;
-        else if (refusals)
-            wd_text_add(refusals, "%s: %s\n", p->op->variants[i]->name, choice[n].reason);
-    }
-    return n;
+    n = choose_by_model(tuning, p, false, choice, n, refusals);
+    return choose_by_model(tuning, p, true, choice, n, refusals);
 }
 
 /* ---- Loading ---- */

@@ -34,6 +34,7 @@ struct shape {
 #define WHOLE     &wd_variant_gdn_forward_mma
 #define PREP      &wd_variant_gdn_prepare_mma
 #define HOPPER_H  &wd_variant_chunk_fwd_h_wgmma
+#define HOPPER_HF &wd_variant_chunk_fwd_h_tf32
 #define HOPPER    &wd_variant_gdn_forward_wgmma
 #define HOPPER_WU &wd_variant_recompute_w_u_wgmma
 #define HOPPER_O  &wd_variant_chunk_fwd_o_wgmma
@@ -79,6 +80,10 @@ static const struct shape shapes[] = {
      .gates = WD_GATES_STEEP, .param = {2}},
     {"f16", HOPPER_H, 2, 65, 1, 1, 64, 64, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .states = true},
 
+    {"f32, packed", HOPPER_HF, 1, 150, 1, 1, 128, 64, 3, .states = true, .empty = true},
+    {"two slices, steep", HOPPER_HF, 1, 70, 1, 1, 128, 128, 0, .gates = WD_GATES_STEEP, .states = true},
+    {"TF32, short last chunk", HOPPER_HF, 1, 200, 1, 1, 128, 64, 0, .math = WD_MATH_TF32, .states = true},
+
     {"bf16, packed, raw", HOPPER, 1, 150, 2, 4, 64, 64, 3, .data = WD_BF16, .out = WD_BF16, .states = true,
      .raw = true},
     {"steep, odd heads", HOPPER, 1, 200, 1, 3, 128, 128, 0, .data = WD_BF16, .out = WD_BF16, .gates = WD_GATES_STEEP,
@@ -123,7 +128,7 @@ union args {
 
 static const struct wd_op *call(const struct shape *s, union args *a)
 {
-    if (s->variant == FWD_H || s->variant == HOPPER_H) {
+    if (s->variant == FWD_H || s->variant == HOPPER_H || s->variant == HOPPER_HF) {
         *a = (union args){.h = {sizeof a->h, SIZES(s), .k.dtype = s->data, .w.dtype = s->data, .u.dtype = s->out,
                                 .h.dtype = s->A, .v_new.dtype = s->out, .initial_state = GIVEN(s->states),
                                 .final_state = GIVEN(s->states), .math = s->math, OFFSETS(s)}};
@@ -187,8 +192,9 @@ static void edit(void *user, const struct wd_problem *p, double *const *t)
     for (size_t i = 0; s->forgets && i < wd_tensor_elements(p, gate); i++)
         if (i % 8 == 3 || i % 9 == 5)
             t[gate][i] = (s->raw ? -1 : 1) * (i % 8 == 3 ? -INFINITY : -800);
+    double *const offset = t[s->variant == PREP ? (size_t)PREP_cu_seqlens : (size_t)FWDH_cu_seqlens];
     for (size_t i = 1; s->empty && i < s->N; i += 2)
-        t[PREP_cu_seqlens][i] = t[PREP_cu_seqlens][i - 1];
+        offset[i] = offset[i - 1];
     for (size_t i = 0; s->falls && i < 64 * s->HV * s->V; i++)
         t[FWD_v][i] = ldexp(t[FWD_v][i], 60);
     for (size_t i = 0; s->falls && i < s->HV; i++)
@@ -303,6 +309,12 @@ static void mma__chunk_fwd_h_on_hopper__matches_reference(void **unused)
     check_hopper(HOPPER_H);
 }
 
+static void mma__chunk_fwd_h_in_f32_on_hopper__matches_reference(void **unused)
+{
+    (void)unused;
+    check_hopper(HOPPER_HF);
+}
+
 static void mma__gdn_forward_on_hopper__matches_reference(void **unused)
 {
     (void)unused;
@@ -348,6 +360,7 @@ static void mma__no_heads__need_no_groups(void **unused)
         {.variant = PREP, .B = 1, .T = 70, .K = 32},
         {.variant = WU, .B = 1, .T = 70, .K = 64, .V = 64},
         {.variant = FWD_H, .B = 1, .T = 70, .K = 64, .V = 64},
+        {.variant = HOPPER_HF, .B = 1, .T = 70, .K = 128, .V = 64},
         {.variant = FWD_O, .B = 1, .T = 70, .K = 64, .V = 64},
         {.variant = WHOLE, .B = 1, .T = 70, .K = 64, .V = 64},
         {.variant = HOPPER, .B = 1, .T = 70, .K = 64, .V = 64, .data = WD_BF16, .out = WD_BF16},
@@ -413,6 +426,29 @@ static void mma__what_the_engine_cannot_do__is_refused(void **unused)
     assert_false(wd_tuning_model(&engine, &p, PREP, &choice));
 }
 
+/* Groups of 64 columns leave units idle where groups of 16 would not. */
+static void mma__chunk_fwd_h_in_f32__takes_the_engine_that_has_groups(void **unused)
+{
+    (void)unused;
+    struct wd_caps engine = ctx->caps;
+    const struct wd_tuning tuning = {.caps = &engine, .log = &ctx->log};
+    engine.sm = 90;
+    engine.wgmma = true;
+    engine.cpu = false;
+    engine.local_bytes = 227 * 1024;
+    engine.max_group = engine.max_local[0] = 1024;
+    engine.compute_units = 132;
+    for (size_t heads = 16; heads <= 17; heads++) {
+        const struct shape s = {.variant = HOPPER_HF, .B = 1, .T = 70, .H = heads, .HV = heads, .K = 128, .V = 128};
+        struct wd_choice choice[WD_MAX_CHOICES];
+        struct wd_problem p;
+        union args args;
+        assert_int_equal(wd_op_check(call(&s, &args), &args, false, &p), WD_OK);
+        assert_true(wd_tuning_choices(&tuning, &p, choice, NULL) > 2);
+        assert_ptr_equal(choice[0].variant, heads == 16 ? FWD_H : HOPPER_HF);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +461,8 @@ int main(void)
         cmocka_unit_test(mma__recompute_w_u_on_hopper__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_o_on_hopper__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_h_on_hopper__matches_reference),
+        cmocka_unit_test(mma__chunk_fwd_h_in_f32_on_hopper__matches_reference),
+        cmocka_unit_test(mma__chunk_fwd_h_in_f32__takes_the_engine_that_has_groups),
         cmocka_unit_test(mma__gdn_forward_on_hopper__matches_reference),
         cmocka_unit_test(mma__gdn_prepare__matches_reference),
         cmocka_unit_test(mma__no_heads__need_no_groups),
