@@ -177,11 +177,34 @@ wd_status wd_meter_time(struct wd_meter *m, wd_work_fn work, void *user, double 
 
 /* ---- The device's rates ---- */
 
+/* Half of the bytes are read, half written. */
+static wd_status enqueue_copy(struct wd_meter *m, size_t bytes)
+{
+    const size_t elements = bytes / 2 / item_bytes(m), local = local_size(m, m->copy);
+    return enqueue(m, m->copy, m->ctx->caps.cpu ? fill_groups(m) : (elements + local - 1) / local, elements, 0.0f);
+}
+
 static wd_status work_copy(void *user)
 {
     struct wd_meter *m = user;
-    const size_t elements = m->scratch_bytes / 2 / item_bytes(m), local = local_size(m, m->copy);
-    return enqueue(m, m->copy, m->ctx->caps.cpu ? fill_groups(m) : (elements + local - 1) / local, elements, 0.0f);
+    return enqueue_copy(m, m->scratch_bytes);
+}
+
+struct small_copy {
+    struct wd_meter *meter;
+    size_t bytes;
+};
+
+static wd_status work_small_copy(void *user)
+{
+    const struct small_copy *copy = user;
+    return enqueue_copy(copy->meter, copy->bytes);
+}
+
+wd_status wd_meter_time_copy(struct wd_meter *m, size_t bytes, double budget_ns, struct wd_timing *out)
+{
+    struct small_copy copy = {m, bytes};
+    return wd_meter_time(m, work_small_copy, &copy, budget_ns, 0, out);
 }
 
 /* Long enough that launching is little of the time: a CPU has few items. */

@@ -46,6 +46,10 @@ wd_status wd_meter_flush(struct wd_meter *meter);
  * which a multiply-add is two (the fastest round: whatever runs beside takes from a peak). */
 wd_status wd_meter_rates(struct wd_meter *meter, double *bytes_per_s, double *flops_per_s);
 
+/** Times a copy of `bytes`, read and written ones together, 2 MiB at least and no more than scratch_bytes, after
+ *  wd_meter_rates(): what a launch and a small size cost. */
+wd_status wd_meter_time_copy(struct wd_meter *meter, size_t bytes, double budget_ns, struct wd_timing *out);
+
 enum wd_rate { WD_RATE_COPY, WD_RATE_FMA };
 
 /** One round of either, after wd_meter_rates(): for rates taken in turns with other work. */

@@ -129,6 +129,8 @@ expect "bench names the line it cannot read" 2 "line 1" -- bench --shapes "$scra
 expect "bench wants the file to be there" 6 "nosuchfile" -- bench --shapes "$scratch/nosuchfile" --budget 20
 expect "bench refuses a shape without an operation" 2 "needs one operation" -- bench --shape tokens=1
 expect "bench refuses a budget that is none" 2 "milliseconds" -- bench --budget soon
+expect "bench times copies" 0 "256 MiB" -- bench --copies
+json "times of copies are valid JSON" 0 -- bench --copies --json
 expect "bench goes on after a shape that does not fit" 0 "memory" -- bench fp8_quant --shape tokens=1000000,hidden=65536
 
 # records FILE FACTOR [SHAPE]: a run of bench with one case of ten rounds, FACTOR x 1 ms and a little more each

@@ -12,6 +12,7 @@
 #include "cases.h"
 #include "cold.h"
 #include "context.h"
+#include "copies.h"
 #include "overhead.h"
 
 enum { BUDGET_MS = 500 };
@@ -247,6 +248,8 @@ static int run(const struct cli_command *self, int argc, char **argv)
         return code;
     if (cli_get(&b.cli, "overhead"))
         return bench_overhead(&b.cli);
+    if (cli_get(&b.cli, "copies"))
+        return bench_copies(&b.cli);
     if (cli_get(&b.cli, "cold"))
         return bench_cold(&b.cli);
 
@@ -270,6 +273,7 @@ static const struct cli_option options[] = {
     {"plot", 0, "FILE", "draw time over floor as an SVG chart"},
     {"from", 0, "FILE", "take the results of an earlier run, whose --json is FILE, instead of measuring"},
     {"overhead", 0, NULL, "instead: what a warm call costs the host beyond its OpenCL calls"},
+    {"copies", 0, NULL, "instead: what a plain copy of 2, 4, 8 ... MiB takes, read and written ones together"},
     {"cold", 0, NULL, "instead: from the start of a process to its first result, caches empty and full"},
     CLI_DEVICE,
     CLI_JSON,
