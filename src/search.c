@@ -66,11 +66,11 @@ static bool add_grid(struct wd_search *s, const struct wd_caps *caps, const stru
 wd_status wd_search_init(struct wd_search *s, const struct wd_caps *caps, const struct wd_problem *p)
 {
     *s = (struct wd_search){.best = SIZE_MAX, .centre = SIZE_MAX, .random = 88172645463325252u};
-    struct wd_choice choice;
+    struct wd_choice choice[WD_MAX_CHOICES];
+    const size_t models = wd_tuning_models(caps, p, choice, WD_MAX_CHOICES, NULL);
     bool ok = true;
-    for (size_t i = 0; p->op->variants[i] && ok; i++)
-        if (wd_tuning_model(caps, p, p->op->variants[i], &choice))
-            ok = add(s, &choice);
+    for (size_t i = 0; i < models && ok; i++)
+        ok = add(s, &choice[i]);
     s->models = s->count;
     for (size_t i = 0; p->op->variants[i] && ok; i++)
         ok = add_grid(s, caps, p, p->op->variants[i]);

@@ -28,7 +28,7 @@ struct wd_candidate {
 struct wd_search {
     struct wd_candidate *candidate;
     size_t count, capacity;
-    size_t models; /* the first so many are the model's, in the variants' order: [0] is its choice */
+    size_t models; /* the first so many are the model's, best first: [0] is its choice */
     size_t tried;
     size_t best;   /* SIZE_MAX: none yet */
     size_t centre; /* whose neighbours are being tried; SIZE_MAX: none yet */

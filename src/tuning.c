@@ -254,18 +254,31 @@ static size_t choose_records(const struct wd_tuning *tuning, const struct wd_rec
     return chosen;
 }
 
-/* Adds to n choices the model's of those variants that yield to others here, or that do not. */
-static size_t choose_by_model(const struct wd_tuning *tuning, const struct wd_problem *p, bool yield,
-                              struct wd_choice *choice, size_t n, struct wd_text *refusals)
+size_t wd_tuning_models(const struct wd_caps *caps, const struct wd_problem *p, struct wd_choice *choice, size_t room,
+                        struct wd_text *refusals)
 {
-    for (const struct wd_variant *const *v = p->op->variants; *v && n < WD_MAX_CHOICES; v++) {
-        if (((*v)->yields && (*v)->yields(tuning->caps, p)) != yield)
+    struct wd_choice next, held = {.variant = NULL}; /* which yields to the next that serves */
+    size_t n = 0;
+    for (const struct wd_variant *const *v = p->op->variants; *v && n < room; v++) {
+        if (!wd_tuning_model(caps, p, *v, &next)) {
+            if (refusals)
+                wd_text_add(refusals, "%s: %s\n", (*v)->name, next.reason);
             continue;
-        if (wd_tuning_model(tuning->caps, p, *v, &choice[n]))
-            n++;
-        else if (refusals)
-            wd_text_add(refusals, "%s: %s\n", (*v)->name, choice[n].reason);
+        }
+        if (!held.variant && (*v)->yields && (*v)->yields(caps, p)) {
+            if (refusals)
+                wd_text_add(refusals, "%s: the next is likely to be faster here\n", (*v)->name);
+            held = next;
+            continue;
+        }
+        choice[n++] = next;
+        if (held.variant && n < room) {
+            choice[n++] = held;
+            held.variant = NULL;
+        }
     }
+    if (held.variant && n < room)
+        choice[n++] = held;
     return n;
 }
 
@@ -280,8 +293,7 @@ size_t wd_tuning_choices(const struct wd_tuning *tuning, const struct wd_problem
         n += choose_records(tuning, &tuning->shipped, p, class_text.data, choice + n, refusals);
     }
     wd_text_free(&class_text);
-    n = choose_by_model(tuning, p, false, choice, n, refusals);
-    return choose_by_model(tuning, p, true, choice, n, refusals);
+    return n + wd_tuning_models(tuning->caps, p, choice + n, WD_MAX_CHOICES - n, refusals);
 }
 
 /* ---- Loading ---- */

@@ -50,6 +50,11 @@ void wd_tuning_fini(struct wd_tuning *tuning);
 size_t wd_tuning_choices(const struct wd_tuning *tuning, const struct wd_problem *p,
                          struct wd_choice choice[WD_MAX_CHOICES], struct wd_text *refusals);
 
+/** The model's numbers for each variant that refuses nothing, best first; at most `room`. Returns how many. `refusals`
+ *  as above. */
+size_t wd_tuning_models(const struct wd_caps *caps, const struct wd_problem *p, struct wd_choice *choice, size_t room,
+                        struct wd_text *refusals);
+
 /** The model's numbers for one variant within `caps` (which may be narrower than the device: see launch.c).
  *  False, with the reason, if it refuses. */
 bool wd_tuning_model(const struct wd_caps *caps, const struct wd_problem *p, const struct wd_variant *variant,
