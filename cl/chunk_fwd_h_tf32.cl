@@ -13,9 +13,10 @@
  *           and in f32 what the engine drops of both has to be written beside them: others do it, k while w is
  *           multiplied and w while k is. h and v_new leave where w and u came from.
  * Traffic   k and w once for each 64 columns, mostly from cache, the others once. Local memory: two chunks of w and u,
- *           one of k and of k^T, and what is dropped of both; in TF32 three of w and u. It is busy 3/4 of the time.
- * Numerics  wgmma_tf32.cl's; the state is f32. Tokens past a short chunk's end count as zero. What is not finite in w,
- *           u or k spreads through all 64 tokens of its chunk.
+ *           one of k and of k^T, and what is dropped of w and k^T; in TF32 three of w and u. It is busy 3/4 of the
+ *           time.
+ * Numerics  wgmma_tf32.cl's; the state is f32, and rounded once a chunk. Tokens past a short chunk's end count as
+ *           zero. In f32 what is infinite in w, k or the state becomes NaN where it is multiplied.
  */
 #ifndef K
 #define K 128
@@ -42,7 +43,7 @@
 
 /* The item's place in rows of 64 f32 is `row`, below 8, and `column` and the next: there and `next` rows on, which is 1
  * for even rows or 4. DO(two places, two numbers) for each of n float4s, 8 rows apart. */
-#define FOR_LINES(DO, lines, row, next, n, sums)                                                                       \
+#define FOR_PAIRS(DO, lines, row, next, n, sums)                                                                       \
     do {                                                                                                               \
         __local float2 *here_ = (__local float2 *)((__local float *)(lines) + LINE_AT(row, column));                   \
         __local float2 *next_ = (__local float2 *)((__local float *)(lines) + LINE_AT(row, column ^ 8));               \
@@ -315,18 +316,17 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
     MMA_LOOP
     for (uint c = 0; c < chunks; c++) {
         float4 x[TOKENS], y[TOKENS]; /* (w @ S)^T, then v_new^T; that times exp(g_last - g) */
+        float4 added[SUMS];          /* k^T @ the latter, transposed */
         float4 hi_v[TOKENS];
         uint4 lo_v[TOKENS];
         float2 onward[TOKENS];
         AWAIT_W(c);
         wg_begin();
-        MMA_UNROLL
-        for (uint j = 0; j < SUMS; j++)
-            wg_tf32(m, x, TOKENS, as_uint4(hi_s[j]), lo_s[j], tile_w[c % STAGES] + j / 4 * WG_PANEL,
-                    tile_w[STAGES + LOW - 1] + j / 4 * WG_PANEL, j % 4, j == 0);
+        wg_tf32(m, x, TOKENS, hi_s, lo_s, SUMS, tile_w[c % STAGES], tile_w[STAGES + LOW - 1]);
         wg_commit();
-        FOR_LINES(TAKE, tile_u[c % STAGES], token, 1, TOKENS, y);
+        FOR_PAIRS(TAKE, tile_u[c % STAGES], token, 1, TOKENS, y);
         const ELEM(T_G) last = gates[c % STAGES][ROWS_OF(c) - 1];
+        const float decay = mma_exp(GATE_SUM(last));
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++) {
             __local const ELEM(T_G) *at = &gates[c % STAGES][token + 8 * j];
@@ -335,8 +335,6 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
         WG_WAIT(0);
         wg_pin(x, TOKENS);
         wg_pin(hi_s, SUMS);
-        /* Only now, or the state is multiplied in registers that there are not. */
-        const float decay = mma_exp(GATE_SUM(gates[c % STAGES][ROWS_OF(c) - 1]));
         USED_W(c);
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++) {
@@ -344,31 +342,26 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
             y[j] = x[j] * onward[j].xyxy;
         }
         if (WG_PARTS == 2) /* there are not registers enough to do it later */
-            FOR_LINES(PUT, tile_u[c % STAGES], token, 1, TOKENS, x);
+            FOR_PAIRS(PUT, tile_u[c % STAGES], token, 1, TOKENS, x);
         LEFT(hi_v, lo_v, y, TOKENS)
-        MMA_UNROLL
-        for (uint j = 0; j < SUMS; j++)
-            state[j] = hi_s[j].xzyw * decay;
         AWAIT_K(c);
-        wg_pin(state, SUMS);
         wg_begin();
-        MMA_UNROLL
-        for (uint j = 0; j < TOKENS; j++)
-            wg_tf32(m, state, SUMS, as_uint4(hi_v[j]), lo_v[j], turned[0] + j / 4 * (K * 8),
-                    turned[LOW] + j / 4 * (K * 8), j % 4, false);
+        wg_tf32(m, added, SUMS, hi_v, lo_v, TOKENS, turned[0], turned[LOW]);
         wg_commit();
         if (WG_PARTS == 1)
-            FOR_LINES(PUT, tile_u[c % STAGES], token, 1, TOKENS, x);
+            FOR_PAIRS(PUT, tile_u[c % STAGES], token, 1, TOKENS, x);
         AWAIT_USED(c);
-        float4 before[SUMS];
         MMA_UNROLL
         for (uint j = 0; j < SUMS; j++)
-            before[j] = hi_s[j].xzyw;
-        FOR_LINES(PUT, tile_w[c % STAGES], STATE_ROW, STATE_NEXT, SUMS, before);
+            state[j] = hi_s[j].xzyw;
+        FOR_PAIRS(PUT, tile_w[c % STAGES], STATE_ROW, STATE_NEXT, SUMS, state);
         LEAVE_W(c);
         WG_WAIT(0);
-        wg_pin(state, SUMS);
+        wg_pin(added, SUMS);
         LEAVE_K(c);
+        MMA_UNROLL
+        for (uint j = 0; j < SUMS; j++)
+            state[j] = fma(state[j], decay, added[j]);
         LEFT(hi_s, lo_s, state, SUMS)
     }
 #if HAS_FINAL_STATE
