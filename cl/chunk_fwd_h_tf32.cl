@@ -56,8 +56,8 @@
 
 #define PANELS (K / WG_COLUMNS)
 #define ROWS (CHUNK * K / 4)  /* uint4s of 64 rows of K */
-#define LOW (WG_PARTS - 1)    /* buffers of what is dropped */
-#define STAGES (4 - WG_PARTS) /* chunks of w and u at a time */
+#define LOW (MMA_PARTS - 1)    /* buffers of what is dropped */
+#define STAGES (4 - MMA_PARTS) /* chunks of w and u at a time */
 
 /* ---- What the copying items do: `id` is below FETCHERS ---- */
 
@@ -112,10 +112,7 @@ MMA_FN uint4 take_turned(struct mma m, __local const uint4 *rows_of_k, uint row,
     uint4 x;
 #if MMA_BULK
     const uint lane = (uint)get_local_id(0) % MMA_WARP, token = row + lane % 8 / 2 * 8 + lane / 8 * 2 + lane % 2;
-    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "r"(mma_address(rows_of_k + K_AT(token, h)))
-                     : "memory");
+    WG_MATRICES(x, "", mma_address(rows_of_k + K_AT(token, h)));
 #else
     const uint token = row + m.row / 2 * 8 + m.row % 2;
     __local const uint *words = (__local const uint *)rows_of_k + m.col;
@@ -140,7 +137,7 @@ MMA_FN void turn_k(struct mma m, __local uint4 *turned, __local uint4 *low, __lo
         for (uint i = 0; i < 8; i++) {
             const uint row = (h + i) / 2 * 8 + WG_COLUMN(i % 2 * 4 + m.col), at = part * (K * 8) + WG_AT(row, m.row);
             turned[at] = x[i];
-            if (WG_PARTS == 2)
+            if (MMA_PARTS == 2)
                 low[at] = wg_low(x[i]);
         }
     }
@@ -181,7 +178,7 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
     } while (0)
 #define DROP_OF_W(c)                                                                                                   \
     do {                                                                                                               \
-        if (WG_PARTS == 2)                                                                                             \
+        if (MMA_PARTS == 2)                                                                                            \
             drop_w(tile_w[STAGES], tile_w[(c) % STAGES], mine);                                                        \
     } while (0)
 #define TURN_K() turn_k(m, turned[0], turned[LOW], rows_of_k, mine)
@@ -210,12 +207,6 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
 #define AWAIT_W(c) mma_await(&w_there[(c) % STAGES], (c) / STAGES)
 #define AWAIT_USED(c) mma_await(&w_used, c)
 #define AWAIT_K(c) mma_await(&k_there, c)
-#define LEAVE(place)                                                                                                   \
-    do {                                                                                                               \
-        WG_WARP_SYNC();                                                                                                \
-        if (id % MMA_WARP == 0)                                                                                        \
-            mma_arrive(place);                                                                                         \
-    } while (0)
 #define USED_W(c) LEAVE(&w_used)
 #define LEAVE_W(c) LEAVE(&w_left[(c) % STAGES])
 #define LEAVE_K(c) LEAVE(&k_free)
@@ -256,7 +247,7 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
         for (uint c = 0; c < STAGES && c < chunks; c++)
             BRING_W(c);
         for (uint c = 0; c < chunks; c++) {
-            if (WG_PARTS == 2 && c > 0)
+            if (MMA_PARTS == 2 && c > 0)
                 mma_await(&w_used, c - 1);
             if (c + STAGES - 2 < chunks)
                 MMA_WAIT(STAGES - 2);
@@ -306,7 +297,7 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
     MMA_UNROLL                                                                                                         \
     for (uint j = 0; j < (n); j++) {                                                                                   \
         hi[j] = as_float4(as_uint4(wg_left((x)[j])) | m.zero);                                                         \
-        if (WG_PARTS == 2)                                                                                             \
+        if (MMA_PARTS == 2)                                                                                            \
             lo[j] = wg_low(as_uint4(hi[j]));                                                                           \
     }
     float4 hi_s[SUMS];
@@ -334,26 +325,25 @@ void chunk_fwd_h_tf32(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, in
         }
         WG_WAIT(0);
         wg_pin(x, TOKENS);
-        wg_pin(hi_s, SUMS);
         USED_W(c);
         MMA_UNROLL
         for (uint j = 0; j < TOKENS; j++) {
             x[j] = fma(x[j], -WG_DROPPED, y[j]);
             y[j] = x[j] * onward[j].xyxy;
         }
-        if (WG_PARTS == 2) /* there are not registers enough to do it later */
+        if (MMA_PARTS == 2) /* there are not registers enough to do it later */
             FOR_PAIRS(PUT, tile_u[c % STAGES], token, 1, TOKENS, x);
         LEFT(hi_v, lo_v, y, TOKENS)
         AWAIT_K(c);
         wg_begin();
         wg_tf32(m, added, SUMS, hi_v, lo_v, TOKENS, turned[0], turned[LOW]);
         wg_commit();
-        if (WG_PARTS == 1)
+        if (MMA_PARTS == 1)
             FOR_PAIRS(PUT, tile_u[c % STAGES], token, 1, TOKENS, x);
         AWAIT_USED(c);
         MMA_UNROLL
         for (uint j = 0; j < SUMS; j++)
-            state[j] = hi_s[j].xzyw;
+            state[j] = wg_left(hi_s[j]);
         FOR_PAIRS(PUT, tile_w[c % STAGES], STATE_ROW, STATE_NEXT, SUMS, state);
         LEAVE_W(c);
         WG_WAIT(0);

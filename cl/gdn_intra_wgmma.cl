@@ -41,13 +41,6 @@
 #include "common.cl"
 #include "gdn_keys_mma.cl"
 #include "gdn_solve_mma.cl"
-#if HAS_K_TILE /* f32, in parts */
-#define WG_TYPE f16
-#define PARTS WG_PARTS
-#else
-#define WG_TYPE T_K
-#define PARTS 1
-#endif
 #include "wgmma_split.cl"
 
 #define ITEMS WG_ITEMS
@@ -56,15 +49,15 @@
 #define K_STEPS (K / 16)
 #define L_ROOM (CHUNK * L_PITCH / MMA_CHUNK) /* in uint4 */
 #define D_ROOM (D_SIZE / 4)
-#define ROOM (2 * PARTS * TILE)
-#define LATER (PARTS * WG_PANEL + HEADS * (L_ROOM + D_ROOM))
+#define ROOM (2 * MMA_PARTS * TILE)
+#define LATER (MMA_PARTS * WG_PANEL + HEADS * (L_ROOM + D_ROOM))
 
 /* Element pairs of the row of a tile: the sum of its parts. */
 MMA_FN float2 tile_pair(__local const uint4 *tile, uint row, uint n)
 {
     const uint at = n / 32 * WG_PANEL * 4 + WG_AT(row, n % 32 / 4) * 4 + n % 4;
     float2 x = CAT(mma_unpack_, WG_TYPE)(((__local const uint *)tile)[at]);
-#if PARTS > 1
+#if MMA_PARTS > 1
     x += mma_unpack_f16(((__local const uint *)(tile + TILE))[at]);
 #endif
     return x;
@@ -124,7 +117,7 @@ MMA_FN void store_strip(struct mma m, const float4 x[8], uint strip, __global EL
         float4 low = (float4)(x[2 * n].xy, x[2 * n + 1].xy) * scale;
         float4 high = (float4)(x[2 * n].zw, x[2 * n + 1].zw) * scale;
         MMA_UNROLL
-        for (uint p = 0; p < PARTS; p++) {
+        for (uint p = 0; p < MMA_PARTS; p++) {
             __global ELEM(WG_TYPE) *to = panel + p * WG_PANEL * 8 + WG_AT(i, at / 8) * 8 + at % 8;
 #if HAS_K_TILE
             float2 a = low.xy, b = low.zw, c = high.xy, d = high.zw;
@@ -145,9 +138,9 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
                      OUT(f16, k_tile), GDN_SIZES, const float l2norm_eps, const float scale)
 {
     __local uint4 room[ROOM > LATER ? ROOM : LATER] __attribute__((aligned(1024)));
-    __local uint4 *const room_q = room, *const room_k = room + PARTS * TILE, *const panel = room; /* of P */
-    __local ELEM(T_K) *const L = (__local ELEM(T_K) *)(room + PARTS * WG_PANEL);
-    __local float *const D = (__local float *)(room + PARTS * WG_PANEL + HEADS * L_ROOM);
+    __local uint4 *const room_q = room, *const room_k = room + MMA_PARTS * TILE, *const panel = room; /* of P */
+    __local ELEM(T_K) *const L = (__local ELEM(T_K) *)(room + MMA_PARTS * WG_PANEL);
+    __local float *const D = (__local float *)(room + MMA_PARTS * WG_PANEL + HEADS * L_ROOM);
     __local float2 sums[2 * ITEMS], gates[ITEMS];
 #if L2NORM || HAS_K_TILE
     __local float factor[2 * CHUNK]; /* of q's rows, of k's: what they are times a tile's, normalised too */
@@ -205,9 +198,9 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
     barrier(CLK_LOCAL_MEM_FENCE);
     wg_parts keys[K_STEPS];
     MMA_UNROLL
-    for (uint n = 0; n < K_STEPS * PARTS; n++)
-        keys[n / PARTS][n % PARTS] =
-            wg_take_rows(m, room_k + n % PARTS * TILE + n / PARTS / 4 * WG_PANEL, n / PARTS % 4);
+    for (uint n = 0; n < K_STEPS * MMA_PARTS; n++)
+        keys[n / MMA_PARTS][n % MMA_PARTS] =
+            wg_take_rows(m, room_k + n % MMA_PARTS * TILE + n / MMA_PARTS / 4 * WG_PANEL, n / MMA_PARTS % 4);
     wg_begin();
     MMA_UNROLL
     for (uint n = 0; n < K_STEPS; n++)
@@ -315,13 +308,13 @@ void gdn_intra_wgmma(IN(T_Q, q), IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta),
             wg_parts part;
             wg_split(part, of_both, 0, wg_power(-exponent_P));
             MMA_UNROLL
-            for (uint p = 0; p < PARTS; p++)
+            for (uint p = 0; p < MMA_PARTS; p++)
                 wg_put_rows(m, panel + p * WG_PANEL, to, part[p]);
 #else
             wg_put_rows(m, panel, to, wg_operand(of_both, 0));
 #endif
         }
-        for (uint p = 0; p < PARTS; p++)
+        for (uint p = 0; p < MMA_PARTS; p++)
             store_own(ROW3(P, b, chunk.index, hv + n) + p * WG_PANEL * 8, panel + p * WG_PANEL);
     }
     barrier(CLK_LOCAL_MEM_FENCE);

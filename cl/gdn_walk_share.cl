@@ -145,12 +145,13 @@ MMA_FN struct share share_of_f32(uint id, ulong pitch)
 #if WD_WGMMA
 #define SYNC() __asm__ volatile("bar.sync 1, %0;" ::"n"(ITEMS) : "memory")
 #define AWAIT(c) mma_await(&arrived[(c) % STAGES], (c) / STAGES)
-#define RELEASE(c)                                                                                                     \
+#define LEAVE(place)                                                                                                   \
     do {                                                                                                               \
         WG_WARP_SYNC(); /* the one that arrives speaks for what all have put there */                                  \
         if (id % MMA_WARP == 0)                                                                                        \
-            mma_arrive(&free[(c) % STAGES]);                                                                           \
+            mma_arrive(place);                                                                                         \
     } while (0)
+#define RELEASE(c) LEAVE(&free[(c) % STAGES])
 
 /* Sends the items that fetch on their way; the others go on. Needs `arrived` and `free`. */
 #define FETCH()                                                                                                        \

@@ -33,7 +33,6 @@
 #include "wgmma_split.cl"
 #include "gdn_walk_share.cl"
 
-#define PARTS WG_PARTS
 #define TILE (K / WG_LINE * WG_PANEL) /* 64 rows of K, a part of them */
 #define REACH 60                      /* how far an exponent may grow in a state's sums */
 
@@ -55,11 +54,11 @@
 #define IMAGES 1
 #define BRING_CHUNK(c)                                                                                                 \
     do {                                                                                                               \
-        ANNOUNCE(c, (2 * TILE + 2 * WG_PANEL) * PARTS * 16 + SCALES * 4);                                              \
-        BRING(c, tile_k[(c) % STAGES], OF(k_tile, c, hk), PARTS * TILE * 16);                                          \
-        BRING(c, tile_q[(c) % STAGES], OF(q_tile, c, hk), PARTS * TILE * 16);                                          \
-        BRING(c, tile_t[(c) % STAGES], OF(inverse, c, hv), PARTS * WG_PANEL * 16);                                     \
-        BRING(c, tile_p[(c) % STAGES], OF(P, c, hv), PARTS * WG_PANEL * 16);                                           \
+        ANNOUNCE(c, (2 * TILE + 2 * WG_PANEL) * MMA_PARTS * 16 + SCALES * 4);                                          \
+        BRING(c, tile_k[(c) % STAGES], OF(k_tile, c, hk), MMA_PARTS * TILE * 16);                                      \
+        BRING(c, tile_q[(c) % STAGES], OF(q_tile, c, hk), MMA_PARTS * TILE * 16);                                      \
+        BRING(c, tile_t[(c) % STAGES], OF(inverse, c, hv), MMA_PARTS * WG_PANEL * 16);                                 \
+        BRING(c, tile_p[(c) % STAGES], OF(P, c, hv), MMA_PARTS * WG_PANEL * 16);                                       \
         BRING(c, scale[(c) % STAGES], OF(scales, c, hv), SCALES * 4);                                                  \
     } while (0)
 #define COPY_CHUNK(c)
@@ -71,10 +70,10 @@ void gdn_walk_split(IN(f32, q), IN(f32, k), IN(T_K, v), IN(f16, inverse), IN(f16
                     IN(f16, k_tile), IN(f32, initial_state), IN(i32, cu_seqlens), OUT(T_O, o), OUT(f32, final_state),
                     GDN_SIZES)
 {
-    __local uint4 tile_k[STAGES][PARTS * TILE] __attribute__((aligned(1024)));
-    __local uint4 tile_q[STAGES][PARTS * TILE] __attribute__((aligned(1024)));
-    __local uint4 tile_t[STAGES][PARTS * WG_PANEL] __attribute__((aligned(1024)));
-    __local uint4 tile_p[STAGES][PARTS * WG_PANEL] __attribute__((aligned(1024)));
+    __local uint4 tile_k[STAGES][MMA_PARTS * TILE] __attribute__((aligned(1024)));
+    __local uint4 tile_q[STAGES][MMA_PARTS * TILE] __attribute__((aligned(1024)));
+    __local uint4 tile_t[STAGES][MMA_PARTS * WG_PANEL] __attribute__((aligned(1024)));
+    __local uint4 tile_p[STAGES][MMA_PARTS * WG_PANEL] __attribute__((aligned(1024)));
     __local float scale[STAGES][SCALES] __attribute__((aligned(16)));
     __local uint4 tile_v[STAGES][CHUNK * SLICE / 4] __attribute__((aligned(16))); /* then o */
 #if WD_WGMMA

@@ -30,10 +30,13 @@
 #ifndef MMA_TYPE
 #define MMA_TYPE bf16
 #endif
-#ifndef WG_TYPE
+#include "mma.cl"
+
+#if MMA_WIDE
+#define WG_TYPE f16 /* of the MMA_PARTS of an f32 */
+#else
 #define WG_TYPE MMA_TYPE
 #endif
-#include "mma.cl"
 
 #define WG_ITEMS 128
 #define WG_LINE 64                            /* elements of a panel's row */
@@ -112,14 +115,17 @@ MMA_FN uint wg_column_place(__local const uint4 *panel, uint s)
     return wg_place(panel, 16 * s + id % MMA_WARP / 16 * 8 + id % 8, id / MMA_WARP * 2 + id % 16 / 8);
 }
 
+/* Four matrices of 8 rows of 16 bytes, of which each item says where one row is. */
+#define WG_MATRICES(x, way, place)                                                                                     \
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4" way ".shared.b16 {%0,%1,%2,%3}, [%4];"                            \
+                     : "=r"((x).x), "=r"((x).y), "=r"((x).z), "=r"((x).w)                                              \
+                     : "r"(place)                                                                                      \
+                     : "memory")
 #define WG_LOAD(name, place, way)                                                                                      \
     MMA_FN uint4 name(struct mma m, __local const uint4 *panel, uint s)                                                \
     {                                                                                                                  \
         uint4 x;                                                                                                       \
-        __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4" way ".shared.b16 {%0,%1,%2,%3}, [%4];"                        \
-                         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)                                                  \
-                         : "r"(place(panel, s))                                                                        \
-                         : "memory");                                                                                  \
+        WG_MATRICES(x, way, place(panel, s));                                                                          \
         return x;                                                                                                      \
     }
 #define WG_STORE(name, place, way)                                                                                     \

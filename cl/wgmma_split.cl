@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * f32 on Hopper's matrix engine, which has no f32 and takes TF32 only as rows lie: by f16, the type with as many bits
- * as TF32 and twice its rate. A factor is brought near 2^15 by a power of two, one for a tile or a row, and by MATH is
+ * as TF32 and twice its rate. A factor is brought near 2^15 by a power of two, one for a tile or a row, by MMA_MATH
  *   0  as f32: the sum of two f16, x = hi + lo in 22 bits and more, and lo*hi + hi*lo + hi*hi are summed
  *   1  as TF32: one f16, 11 bits
  * (Ootomo, Yokota: "Recovering single precision accuracy from Tensor Cores", 2022.) Numbers count by their size in their
@@ -12,15 +12,11 @@
 #ifndef WD_WGMMA_SPLIT
 #define WD_WGMMA_SPLIT
 
-#ifndef WG_TYPE
-#define WG_TYPE f16
-#endif
-#ifndef MATH
-#define MATH 0
+#ifndef MMA_TYPE
+#define MMA_TYPE f32
 #endif
 #include "wgmma.cl"
 
-#define WG_PARTS (MATH == 0 ? 2 : 1)
 #define WG_MOST 16       /* float4s of a C */
 #define WG_TOP 14        /* the exponent that the largest gets */
 #define WG_BOUND 0x1p36f /* what a sum of 64 products stays below, and */
@@ -113,11 +109,11 @@ MMA_FN uint wg_part(float2 *x)
 }
 
 /* The parts of 8 numbers as 16 bytes each, two to a word. */
-typedef uint4 wg_parts[WG_PARTS];
+typedef uint4 wg_parts[MMA_PARTS];
 MMA_FN void wg_split8(wg_parts part, float2 a, float2 b, float2 c, float2 d)
 {
     MMA_UNROLL
-    for (uint p = 0; p < WG_PARTS; p++)
+    for (uint p = 0; p < MMA_PARTS; p++)
         part[p] = (uint4)(wg_part(&a), wg_part(&b), wg_part(&c), wg_part(&d));
 }
 
@@ -162,7 +158,7 @@ MMA_FN void wg_put_share(struct mma m, __local uint4 *tile, __local float *units
         wg_parts part;
         wg_split8(part, low.xy, low.zw, high.xy, high.zw);
         MMA_UNROLL
-        for (uint p = 0; p < WG_PARTS; p++) {
+        for (uint p = 0; p < MMA_PARTS; p++) {
             const uint at = (p * (width / WG_LINE) + h / 8) * WG_PANEL + WG_AT(row, h % 8);
             tile[at] = part[p];
             if (image)
@@ -182,11 +178,11 @@ MMA_FN void wg_split(wg_parts a, const float4 *c, uint s, float2 scale)
 #define WG_PRODUCT_SPLIT(product, m, c, n, a, tile, size, s, first)                                                    \
     do {                                                                                                               \
         MMA_UNROLL                                                                                                     \
-        for (uint p_ = WG_PARTS - 1; p_ > 0; p_--) {                                                                   \
+        for (uint p_ = MMA_PARTS - 1; p_ > 0; p_--) {                                                                  \
             product(m, c, n, (a)[p_], tile, s, first);                                                                 \
             product(m, c, n, (a)[0], (tile) + p_ * (size), s, false);                                                  \
         }                                                                                                              \
-        product(m, c, n, (a)[0], tile, s, (first) && WG_PARTS == 1);                                                   \
+        product(m, c, n, (a)[0], tile, s, (first) && MMA_PARTS == 1);                                                  \
     } while (0)
 
 /* C[64][64] (+)= A @ X^T, X 64 rows of panels: step s. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * f32 on Hopper's matrix engine as TF32, 8 deep where 16 bits are 16. The right operand is rows of f32 as they lie, of
- * which the engine drops 13 bits of each; it cannot be transposed. By MATH a product is that of
+ * which the engine drops 13 bits of each; it cannot be transposed. By MMA_MATH a product is that of
  *   0  f32: each factor x is a sum of two TF32, hi + lo. hi the engine makes of x by itself; lo stands beside it, in a
  *      tile or in registers (wg_low()). lo*hi, hi*lo and hi*hi are summed: what is dropped is 2^-19 of a product at
  *      most. (Ootomo, Yokota: "Recovering single precision accuracy from Tensor Cores", 2022.)
@@ -22,20 +22,16 @@
 #ifndef WD_WGMMA_TF32
 #define WD_WGMMA_TF32
 
-#ifndef WG_TYPE
-#define WG_TYPE f16
-#endif
-#ifndef MATH
-#define MATH 0
+#ifndef MMA_TYPE
+#define MMA_TYPE f32
 #endif
 #include "wgmma.cl"
 
-#define WG_PARTS (MATH == 0 ? 2 : 1)
-#define WG_DROPPED (MATH == 0 ? 1 : MMA_ROUND * MMA_ROUND)
+#define WG_DROPPED (MMA_SPLIT ? 1 : MMA_ROUND * MMA_ROUND)
 #define WG_COLUMNS 32                        /* of a panel */
 #define WG_COLUMN(i) ((i) % 4 * 2 + (i) / 4) /* of a C's eight, which depth i of a left operand is */
 
-MMA_FN float4 wg_left(float4 x) { return x.xzyw; }
+MMA_FN float4 wg_left(float4 x) { return x.xzyw; } /* and back */
 
 /* What the engine drops of these. */
 MMA_FN uint4 wg_low(uint4 x) { return as_uint4(as_float4(x) - as_float4(x & MMA_HIGH)); }
@@ -80,7 +76,7 @@ MMA_FN void wg_tf32(struct mma m, float4 *c, uint n, const float4 *hi, const uin
                     __local const uint4 *tile, __local const uint4 *low)
 {
     const uint panel = 8 * n * 8; /* in uint4s */
-#if MATH == 0
+#if MMA_SPLIT
     MMA_UNROLL
     for (uint s = 0; s < steps; s++) {
         wg_tf32_step(m, c, n, lo[s], tile + s / 4 * panel, s % 4, s == 0);
@@ -89,7 +85,7 @@ MMA_FN void wg_tf32(struct mma m, float4 *c, uint n, const float4 *hi, const uin
 #endif
     MMA_UNROLL
     for (uint s = 0; s < steps; s++)
-        wg_tf32_step(m, c, n, as_uint4(hi[s]), tile + s / 4 * panel, s % 4, MATH != 0 && s == 0);
+        wg_tf32_step(m, c, n, as_uint4(hi[s]), tile + s / 4 * panel, s % 4, !MMA_SPLIT && s == 0);
 }
 
 #endif

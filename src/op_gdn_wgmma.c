@@ -24,7 +24,7 @@ static bool is_wide(const struct wd_problem *p, size_t tensor)
     return wd_dtype_size(p->tensor[tensor].dtype) > 2;
 }
 
-/* f16 numbers that the engine takes for one of this type: wgmma_split.cl's WG_PARTS. */
+/* f16 numbers that the engine takes for one of this type: MMA_PARTS of wgmma_split.cl. */
 static size_t parts(bool wide, wd_math math)
 {
     return wide && math == WD_MATH_F32 ? 2 : 1;
