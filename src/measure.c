@@ -177,34 +177,23 @@ wd_status wd_meter_time(struct wd_meter *m, wd_work_fn work, void *user, double 
 
 /* ---- The device's rates ---- */
 
-/* Half of the bytes are read, half written. */
-static wd_status enqueue_copy(struct wd_meter *m, size_t bytes)
-{
-    const size_t elements = bytes / 2 / item_bytes(m), local = local_size(m, m->copy);
-    return enqueue(m, m->copy, m->ctx->caps.cpu ? fill_groups(m) : (elements + local - 1) / local, elements, 0.0f);
-}
+struct copy {
+    struct wd_meter *meter;
+    size_t bytes; /* half of them read, half written */
+};
 
 static wd_status work_copy(void *user)
 {
-    struct wd_meter *m = user;
-    return enqueue_copy(m, m->scratch_bytes);
-}
-
-struct small_copy {
-    struct wd_meter *meter;
-    size_t bytes;
-};
-
-static wd_status work_small_copy(void *user)
-{
-    const struct small_copy *copy = user;
-    return enqueue_copy(copy->meter, copy->bytes);
+    const struct copy *copy = user;
+    struct wd_meter *m = copy->meter;
+    const size_t elements = copy->bytes / 2 / item_bytes(m), local = local_size(m, m->copy);
+    return enqueue(m, m->copy, m->ctx->caps.cpu ? fill_groups(m) : (elements + local - 1) / local, elements, 0.0f);
 }
 
 wd_status wd_meter_time_copy(struct wd_meter *m, size_t bytes, double budget_ns, struct wd_timing *out)
 {
-    struct small_copy copy = {m, bytes};
-    return wd_meter_time(m, work_small_copy, &copy, budget_ns, 0, out);
+    struct copy copy = {m, bytes};
+    return wd_meter_time(m, work_copy, &copy, budget_ns, 0, out);
 }
 
 /* Long enough that launching is little of the time: a CPU has few items. */
@@ -232,7 +221,7 @@ wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_
 {
     struct wd_timing t;
     wd_status st = own_kernel(m, "measure_copy", &m->copy);
-    if (st || (st = own_kernel(m, "measure_fma", &m->fma)) || (st = wd_meter_time(m, work_copy, m, 3e8, 0, &t)))
+    if (st || (st = own_kernel(m, "measure_fma", &m->fma)) || (st = wd_meter_time_copy(m, m->scratch_bytes, 3e8, &t)))
         return st;
     *bytes_per_s = (double)m->scratch_bytes / (t.median_ns * 1e-9);
     if ((st = wd_meter_time(m, work_fma, m, 3e8, 0, &t)))
@@ -244,8 +233,9 @@ wd_status wd_meter_rates(struct wd_meter *m, double *bytes_per_s, double *flops_
 wd_status wd_meter_rate_round(struct wd_meter *m, enum wd_rate rate, double *per_s)
 {
     double ns = 0;
+    struct copy all = {m, m->scratch_bytes};
     const bool copy = rate == WD_RATE_COPY;
-    const wd_status st = wd_meter_round(m, copy ? work_copy : work_fma, m, &ns);
+    const wd_status st = copy ? wd_meter_round(m, work_copy, &all, &ns) : wd_meter_round(m, work_fma, m, &ns);
     *per_s = (copy ? (double)m->scratch_bytes : fma_flops(m)) / ((ns > 1 ? ns : 1) * 1e-9);
     return st;
 }
