@@ -56,12 +56,12 @@ MMA_FN void fetch_step(__local uint4 *buffer, uint s, __global const ELEM(T_K) *
     const uint id = (uint)get_local_id(0);
     if (s < K_LINES) {
         const uint width = K % MMA_LINE == 0 ? MMA_LINE : min((uint)MMA_LINE, K - s * MMA_LINE);
-        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_PITCH(V_LINES), MMA_LINE, h + s * MMA_LINE * V, V, width, COLUMNS,
+        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_LINE, h + s * MMA_LINE * V, V, width, COLUMNS,
                       id, ITEMS);
-        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, MMA_PITCH(1), CHUNK, k + s * MMA_LINE, k_pitch, rows, width, id, ITEMS);
+        mma_copy_rows(buffer + ROWS_SIZE, 1, 1, CHUNK, k + s * MMA_LINE, k_pitch, rows, width, id, ITEMS);
     } else if (s < STEPS) {
         const uint j = (s - K_LINES) * MMA_LINE;
-        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_PITCH(V_LINES), MMA_LINE, v + j * v_pitch, v_pitch,
+        mma_copy_rows(buffer, V_LINES, V_LINES, MMA_LINE, v + j * v_pitch, v_pitch,
                       rows > j ? rows - j : 0, COLUMNS, id, ITEMS);
     }
     mma_commit();
@@ -84,7 +84,7 @@ __kernel GROUP_SIZE(ITEMS)
 void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(T_G, g), IN(i32, cu_seqlens),
                      OUT(T_O, o), GDN_SIZES, const float scale)
 {
-    __local uint4 ring[STAGES * (ROWS_SIZE + KEYS_SIZE)] __attribute__((aligned(16)));
+    __local uint4 ring[STAGES * (ROWS_SIZE + KEYS_SIZE)] MMA_TILE_ALIGNED;
     __local ELEM(T_G) gates[CHUNK];
     MMA_HERE(m, ITEMS);
 
@@ -125,7 +125,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
             mma_nk(m, p[j], MMA_CHUNK, a, buffer + ROWS_SIZE, 1, j * MMA_LINE, 0);
         MMA_UNROLL
         for (uint line = 0; line < V_LINES; line++)
-            mma_kn(m, c[line], a, buffer, V_LINES, MMA_PITCH(V_LINES), 0, line);
+            mma_kn(m, c[line], a, buffer, V_LINES, 0, line);
     }
 
     const float e0 = scale * mma_exp(GATE_SUM(gates[i])), e1 = scale * mma_exp(GATE_SUM(gates[i + 8]));
@@ -146,7 +146,7 @@ void chunk_fwd_o_mma(IN(T_Q, q), IN(T_K, k), IN(T_V_NEW, v_new), IN(T_H, h), IN(
         MMA_UNROLL
         for (uint line = 0; line < V_LINES; line++) {
             if (!MMA_SKIP(j * MMA_LINE > i - m.row + 15)) /* all of P is masked */
-                mma_kn(m, c[line], a, ring + s % STAGES * STAGE, V_LINES, MMA_PITCH(V_LINES), 0, line);
+                mma_kn(m, c[line], a, ring + s % STAGES * STAGE, V_LINES, 0, line);
         }
     }
 

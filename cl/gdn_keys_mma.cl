@@ -55,7 +55,7 @@ MMA_FN void tile_operand(struct mma m, struct mma_a a[4], __local const uint4 *t
     MMA_UNROLL
     for (uint n = 0; n < 4; n++) {
         const uint row = i + n % 2 * 8;
-        x[n] = tile[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + line * 8 + n / 2 * 4 + m.col];
+        x[n] = tile[MMA_AT(row, line * 8 + n / 2 * 4 + m.col, K_LINES)];
     }
     mma_fetched(m, a, x);
 }

@@ -46,7 +46,6 @@
 
 #define ITEMS 128
 #define WARPS (ITEMS / MMA_WARP)
-#define BLOCK_K MMA_BLOCK_K(K_LINES)
 #define V_LINES MMA_LINES(V)
 #define STRIPS_W (K_LINES * MMA_LINE / BLOCK) /* strips of w, its zero columns too */
 #define SCALES (2 * CHUNK + 4)
@@ -78,32 +77,34 @@ SQUARES_16(bf16)
 #define Q_FACTOR(row) 1.0f
 #endif
 
-/* Elements from an item's first token, 2 * m.col, to that of the n-th 8 tokens in a tile; and to its first. */
-#define TOKENS_8(n, lines) ((n)*8 / MMA_CHUNK * MMA_PITCH(lines) * MMA_CHUNK)
-#define FIRST_TOKEN(m, lines) (MMA_ROW(2 * (m).col, lines, MMA_PITCH(lines)) * MMA_CHUNK)
+/* Where in a tile the element `column` of token 2 * m.col stands, and, from there, that of the n-th 8 tokens on. */
+#define IN_TILE(m, column, lines)                                                                                      \
+    (MMA_AT(2 * (m).col, (column) / MMA_CHUNK, lines) * MMA_CHUNK + (column) % MMA_CHUNK)
+#define TOKENS_ON(at, n, lines) ((n)*8 * (lines)*MMA_LINE + ((at) ^ MMA_TURN((n)*8 / MMA_CHUNK) * MMA_CHUNK))
 
 /* 16 columns of k or v, transposed and scaled: x[n] has tokens 8n + 2 * m.col and the next. */
 #define LOAD_STRIP(x, tile, lines, column, scale)                                                                      \
     do {                                                                                                               \
-        __local const ELEM(MMA_TYPE) *from =                                                                           \
-            (__local const ELEM(MMA_TYPE) *)(tile) + FIRST_TOKEN(m, lines) + (column);                                 \
+        __local const ELEM(MMA_TYPE) *from = (__local const ELEM(MMA_TYPE) *)(tile);                                   \
+        const uint at = IN_TILE(m, column, lines);                                                                     \
         MMA_UNROLL                                                                                                     \
         for (uint n = 0; n < 8; n++) {                                                                                 \
-            const float2 low = CAT(mma_pair_, MMA_TYPE)(from + TOKENS_8(n, lines));                                    \
-            const float2 high = CAT(mma_pair_, MMA_TYPE)(from + TOKENS_8(n, lines) + (lines)*MMA_LINE);                \
+            const float2 low = CAT(mma_pair_, MMA_TYPE)(from + TOKENS_ON(at, n, lines));                               \
+            const float2 high = CAT(mma_pair_, MMA_TYPE)(from + TOKENS_ON(at, n, lines) + (lines)*MMA_LINE);           \
             const float2 s = *(__local const float2 *)&(scale)[n * 8 + 2 * m.col];                                     \
             x[n] = (float4)(low.x * s.x, high.x * s.y, low.y * s.x, high.y * s.y);                                     \
         }                                                                                                              \
     } while (0)
 
-/* Stores it: `to` is the item's first token and column, `next` elements before the next token; at(n) leads on by 8n. */
+/* Stores it: at(n) is where in `to` token 8n + 2 * m.col of the item's columns stands, `next` elements before the next.
+ * */
 #define STORE_STRIP(x, to, at, next)                                                                                   \
     MMA_UNROLL                                                                                                         \
     for (uint n = 0; n < 8; n++) {                                                                                     \
         CAT(mma_store2_, MMA_TYPE)((to) + at(n), x[n].x, x[n].z);                                                      \
         CAT(mma_store2_, MMA_TYPE)((to) + at(n) + (next), x[n].y, x[n].w);                                             \
     }
-#define AT_W(n) TOKENS_8(n, K_LINES)
+#define AT_W(n) TOKENS_ON(at_w, n, K_LINES)
 #define AT_U(n) ((n)*8 * BLOCK)
 
 /* The pairs of neighbouring columns j, j + 1 that an item has of a row: float4s `pair` and the next of a line, .x and
@@ -171,8 +172,8 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
                    OUT(T_K_TILE, k_tile), OUT(f32, scales), GDN_SIZES,
                    const float l2norm_eps, const float scale)
 {
-    __local uint4 tile_k[MMA_TILE(CHUNK, K_LINES)] __attribute__((aligned(16)));
-    __local uint4 tile_v[MMA_TILE(CHUNK, V_LINES)] __attribute__((aligned(16)));
+    __local uint4 tile_k[MMA_TILE(CHUNK, K_LINES)] MMA_TILE_ALIGNED;
+    __local uint4 tile_v[MMA_TILE(CHUNK, V_LINES)] MMA_TILE_ALIGNED;
     __local uint L_words[CHUNK * L_PITCH * CAT(MMA_SIZE_, MMA_TYPE) / 4] __attribute__((aligned(16)));
     __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)L_words;
     __local float D[D_SIZE] __attribute__((aligned(16)));
@@ -198,9 +199,9 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         gate = log_gate(LD(T_G, ROW2(g, b, t + id), hv), A_log + A_log_at.x, dt_bias + dt_bias_at.x, hv);
     if (id < CHUNK)
         weight[id] = id < rows ? beta_value(LD(T_BETA, ROW2(beta, b, t + id), hv)) : 0.0f;
-    mma_copy_rows(tile_k, K_LINES, K_LINES, MMA_PITCH(K_LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, id, ITEMS);
+    mma_copy_rows(tile_k, K_LINES, K_LINES, CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, id, ITEMS);
     mma_commit();
-    mma_copy_rows(tile_v, V_LINES, V_LINES, MMA_PITCH(V_LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, rows, V, id, ITEMS);
+    mma_copy_rows(tile_v, V_LINES, V_LINES, CHUNK, ROW3(v, b, t, hv), v_at.z, rows, V, id, ITEMS);
     mma_commit();
 
     const uint i = warp * 16 + m.row; /* this item's rows of k and q: i and i + 8; past the end they go nowhere */
@@ -292,11 +293,17 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
             }
         }
     }
-    __global ELEM(T_P) *p_row = ROW3(P, b, chunk.index, hv);
+    __global ELEM(T_P) *to_p = ROW3(P, b, chunk.index, hv);
     MMA_UNROLL
-    for (uint line = 0; line < TOKENS; line++)
-        MMA_STORE_LINE(T_P, m, p[line], line, p_row + MMA_ROW(i, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK,
-                       p_row + MMA_ROW(i + 8, TOKENS, MMA_PITCH(TOKENS)) * MMA_CHUNK, CHUNK, true, true);
+    for (uint line = 0; line < TOKENS; line++) {
+        MMA_UNROLL
+        for (uint part = 0; part < 4; part++) {
+            float f[MMA_CHUNK];
+            mma_chunk_of(f, p[line], part);
+            const uint at = MMA_AT(i + part / 2 * 8, line * 8 + part % 2 * 4 + m.col, TOKENS);
+            CAT(mma_store_, T_P)(to_p + at * MMA_CHUNK, f);
+        }
+    }
 
     if (hv % ((uint)HV / (uint)H) == 0) {
         __global uint4 *to_q = (__global uint4 *)ROW3(q_tile, b, chunk.index, hk);
@@ -306,8 +313,8 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
             const bool there = row < rows && at * MMA_CHUNK < K;
             __global const ELEM(T_Q) *from = ROW3(q, b, t + (there ? row : 0), hk) + (there ? at * MMA_CHUNK : 0);
             const uint4 x = MMA_LOAD4(uint, (__global const uint *)from);
-            to_q[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + at] = there ? x : (uint4)(0);
-            to_k[MMA_ROW(row, K_LINES, BLOCK_K) + at] = tile_k[MMA_ROW(row, K_LINES, MMA_PITCH(K_LINES)) + at];
+            to_q[MMA_AT(row, at, K_LINES)] = there ? x : (uint4)(0);
+            to_k[n] = tile_k[n];
         }
     }
 
@@ -324,7 +331,7 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
     MMA_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    __global ELEM(T_W) *to_w = ROW3(w, b, chunk.index, hv) + FIRST_TOKEN(m, K_LINES) + 2 * m.row;
+    __global ELEM(T_W) *to_w = ROW3(w, b, chunk.index, hv);
     __global ELEM(T_U) *to_u = ROW3(u, b, chunk.index, hv) + 2 * m.col * BLOCK + 2 * m.row;
     MMA_LOOP
     for (uint n = 0; n < (STRIPS_W + WARPS - 1) / WARPS; n++) {
@@ -332,8 +339,9 @@ void gdn_local_mma(IN(T_Q, q), IN(T_K, k), IN(T_V, v), IN(T_G, g), IN(T_BETA, be
         float4 x[8];
         LOAD_STRIP(x, tile_k, K_LINES, column + 2 * m.row, scale_w);
         solve(m, x, L, false, BLOCKS - 1);
+        const uint at_w = IN_TILE(m, column + 2 * m.row, K_LINES);
         if (strip < STRIPS_W)
-            STORE_STRIP(x, to_w + column, AT_W, K_LINES * MMA_LINE)
+            STORE_STRIP(x, to_w, AT_W, K_LINES * MMA_LINE)
     }
     MMA_LOOP
     for (uint n = 0; n < (V / BLOCK + WARPS - 1) / WARPS; n++) {

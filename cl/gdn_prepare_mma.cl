@@ -42,7 +42,6 @@
 
 #define ITEMS 128
 #define HEADS 2 /* ITEMS / CHUNK */
-#define PITCH_K MMA_PITCH(K_LINES)
 #define PARTS (CHUNK / 4 / MMA_CHUNK) /* that an item has of a row of k k^T, MMA_CHUNK elements each */
 
 /* What stands in the room of k later: of each head L, then of each the blocks on its diagonal. In uint4. */
@@ -151,11 +150,11 @@ MMA_FN void store_query(struct mma m, __global ELEM(T_Q_OUT) *to, __global const
 #endif
 
 #if HAS_K_OUT
-MMA_FN void store_key(struct mma m, __global ELEM(T_K_OUT) *to, __local const uint4 *row, float factor)
+MMA_FN void store_key(struct mma m, __global ELEM(T_K_OUT) *to, __local const uint4 *tile, uint row, float factor)
 {
     FOR_CHUNKS(m, at) {
         float f[MMA_CHUNK];
-        CAT(mma_read_, T_K)(f, (__local const ELEM(T_K) *)row + at);
+        CAT(mma_read_, T_K)(f, (__local const ELEM(T_K) *)(tile + MMA_AT(row, at / MMA_CHUNK, K_LINES)));
         for (uint n = 0; n < MMA_CHUNK; n++)
             f[n] *= factor;
         CAT(mma_store_, T_K_OUT)(to + at, f);
@@ -168,7 +167,7 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
                      IN(i32, cu_seqlens), OUT(T_G, g), OUT(T_A, A), OUT(f32, beta_out), OUT(T_Q_OUT, q_out),
                      OUT(T_K_OUT, k_out), GDN_SIZES, const float l2norm_eps)
 {
-    __local uint4 room[ROOM] __attribute__((aligned(16)));
+    __local uint4 room[ROOM] MMA_TILE_ALIGNED;
     __local ELEM(MMA_TYPE) *const L = (__local ELEM(MMA_TYPE) *)room;
     __local float *const D = (__local float *)(room + HEADS * L_ROOM);
     __local float2 sums[2 * ITEMS], gates[ITEMS];
@@ -192,7 +191,7 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
         return;
     const ulong b = chunk.batch, t = chunk.token;
 
-    mma_copy_rows(room, K_LINES, K_LINES, PITCH_K, CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, id, ITEMS);
+    mma_copy_rows(room, K_LINES, K_LINES, CHUNK, ROW3(k, b, t, hk), k_at.z, rows, K, id, ITEMS);
     mma_commit();
 
     /* Two by two: items of the first head, items of the second. */
@@ -248,7 +247,7 @@ void gdn_prepare_mma(IN(T_K, k), IN(T_GATE, gate), IN(T_BETA, beta), IN(f32, A_l
         if (pair > 0 || row >= rows)
             continue;
 #if HAS_K_OUT
-        store_key(m, ROW3(k_out, b, t + row, hk), room + MMA_ROW(row, K_LINES, PITCH_K), factor[row]);
+        store_key(m, ROW3(k_out, b, t + row, hk), room, row, factor[row]);
 #endif
 #if HAS_Q_OUT
         store_query(m, ROW3(q_out, b, t + row, hk), ROW3(q, b, t + row, hk),

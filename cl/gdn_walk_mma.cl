@@ -66,9 +66,7 @@
 #define PART (SHARE < MMA_CHUNK ? SHARE : MMA_CHUNK) /* of them in a line */
 #define SETS (SHARE < 4 && !FORWARD ? 2 : 1) /* two sums in a row would wait for each other: lines take turns */
 
-#define BLOCK_K (FORWARD ? MMA_BLOCK_K(K_LINES) : HALVES > 1 ? MMA_PITCH(K_LINES) : MMA_PITCH_HALF(K_LINES))
-#define TILE_K (CHUNK / MMA_CHUNK * BLOCK_K)
-#define TILE_W MMA_TILE(CHUNK, K_LINES)
+#define TILE_K MMA_TILE(CHUNK, K_LINES) /* of k, w and q */
 #define TILE_P MMA_TILE(CHUNK, TOKENS)
 #define SIZE_U CAT(MMA_SIZE_, T_U)
 #define U_CHUNKS (WV * CHUNK * SIZE_U) /* of 16 bytes in the group's columns of u */
@@ -146,8 +144,8 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 #if FORWARD
 #define COPY_FIRST(c, id, items)                                                                                       \
     do {                                                                                                               \
-        copy_tile(tile_w[(c) % STAGES], OF(w, c, hv), TILE_W, id, items);                                              \
-        copy_tile(tile_q[(c) % STAGES], OF(q, c, hk), TILE_W, id, items);                                              \
+        copy_tile(tile_w[(c) % STAGES], OF(w, c, hv), TILE_K, id, items);                                              \
+        copy_tile(tile_q[(c) % STAGES], OF(q, c, hk), TILE_K, id, items);                                              \
         copy_tile(tile_u[(c) % STAGES], OF(u, c, hv) + slice * CHUNK, U_CHUNKS, id, items);                            \
         copy_tile((__local uint4 *)scale[(c) % STAGES], OF(scales, c, hv), SCALES / 4, id, items);                     \
     } while (0)
@@ -157,16 +155,15 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
         copy_tile(tile_p[(c) % STAGES], OF(P, c, hv), TILE_P, id, items);                                              \
     } while (0)
 #else
-#define COPY_ROWS(tile, block, x, c, head, id, items)                                                                  \
-    mma_copy_rows(tile[(c) % STAGES], K_LINES, K_LINES, block, CHUNK, AT(x, c, head), x##_at.z, ROWS_OF(c), K, id,     \
-                  items)
+#define COPY_ROWS(tile, x, c, head, id, items)                                                                         \
+    mma_copy_rows(tile[(c) % STAGES], K_LINES, K_LINES, CHUNK, AT(x, c, head), x##_at.z, ROWS_OF(c), K, id, items)
 #define COPY_FIRST(c, id, items)                                                                                       \
     do {                                                                                                               \
-        COPY_ROWS(tile_w, MMA_PITCH(K_LINES), w, c, hv, id, items);                                                    \
+        COPY_ROWS(tile_w, w, c, hv, id, items);                                                                        \
         copy_u(tile_u[(c) % STAGES], AT(u, c, hv) + slice, u_at.z, ROWS_OF(c), id, items);                             \
         copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id, items); \
     } while (0)
-#define COPY_SECOND(c, id, items) COPY_ROWS(tile_k, BLOCK_K, k, c, hk, id, items)
+#define COPY_SECOND(c, id, items) COPY_ROWS(tile_k, k, c, hk, id, items)
 
 /* Columns `slice` and on of u, 16 to a warp: as [WV][64][16]. Past the end the last row, which meets zeros in k. */
 MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitch, uint rows, uint id, uint items)
@@ -212,8 +209,12 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
                      OUT(T_H, h), OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 #endif
 {
-    __local uint4 tile_w[STAGES][TILE_W] __attribute__((aligned(16)));
-    __local uint4 tile_k[STAGES][TILE_K] __attribute__((aligned(16)));
+    __local uint4 tile_w[STAGES][TILE_K] MMA_TILE_ALIGNED;
+    __local uint4 tile_k[STAGES][TILE_K] MMA_TILE_ALIGNED;
+#if FORWARD
+    __local uint4 tile_q[STAGES][TILE_K] MMA_TILE_ALIGNED;
+    __local uint4 tile_p[STAGES][TILE_P] MMA_TILE_ALIGNED;
+#endif
     __local uint4 tile_u[STAGES][U_CHUNKS] __attribute__((aligned(16)));
 #if APART
     __local ulong arrived_first[STAGES], arrived_second[STAGES], free_first[STAGES], free_second[STAGES];
@@ -221,8 +222,6 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
     __local mma_left left_s[WK > 1 ? WV : 1][K_LINES][4] __attribute__((aligned(16)));
     __local left_tokens left_v[WK > 1 ? WV : 1] __attribute__((aligned(16)));
 #if FORWARD
-    __local uint4 tile_q[STAGES][TILE_W] __attribute__((aligned(16)));
-    __local uint4 tile_p[STAGES][TILE_P] __attribute__((aligned(16)));
     __local float scale[STAGES][SCALES] __attribute__((aligned(16)));
     __local left_tokens left_p[WK > 1 ? WV : 1] __attribute__((aligned(16)));
 #else
@@ -259,9 +258,9 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
             if (c >= STAGES)
                 mma_await(&free_first[stage], c / STAGES - 1);
 #if FORWARD
-            mma_announce(&arrived_first[stage], (2 * TILE_W + U_CHUNKS) * 16 + SCALES * 4);
-            mma_bring(&arrived_first[stage], tile_w[stage], OF(w, c, hv), TILE_W * 16);
-            mma_bring(&arrived_first[stage], tile_q[stage], OF(q, c, hk), TILE_W * 16);
+            mma_announce(&arrived_first[stage], (2 * TILE_K + U_CHUNKS) * 16 + SCALES * 4);
+            mma_bring(&arrived_first[stage], tile_w[stage], OF(w, c, hv), TILE_K * 16);
+            mma_bring(&arrived_first[stage], tile_q[stage], OF(q, c, hk), TILE_K * 16);
             mma_bring(&arrived_first[stage], tile_u[stage], OF(u, c, hv) + slice * CHUNK, U_CHUNKS * 16);
             mma_bring(&arrived_first[stage], scale[stage], OF(scales, c, hv), SCALES * 4);
 #else
@@ -389,9 +388,9 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
             MMA_UNROLL
             for (uint l = 0; l < OWN; l++) {
                 if (HALVES > 1)
-                    mma_kn(m, state[l], a, tile_k[c % STAGES], K_LINES, BLOCK_K, i * MMA_LINE, own + l);
+                    mma_kn(m, state[l], a, tile_k[c % STAGES], K_LINES, i * MMA_LINE, own + l);
                 else
-                    mma_kn_half(m, state[l], a, tile_k[c % STAGES], K_LINES, BLOCK_K, i * MMA_LINE, own, half_line);
+                    mma_kn_half(m, state[l], a, tile_k[c % STAGES], K_LINES, i * MMA_LINE, own, half_line);
             }
         }
 #if FORWARD

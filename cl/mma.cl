@@ -12,18 +12,20 @@
  *                  so that an item holds two chunks of a row, and neighbours hold neighbouring chunks.
  *   A[16][line]    struct mma_a a[4]     the left operand, in the same places; made from a C by mma_operand() or read
  *                                        from rows in memory by mma_fetch(), mma_fetched()
- *   tile           __local uint4[]       the right operand: rows of lines, MMA_TILE(rows, lines) chunks in all
+ *   tile           __local uint4[]       the right operand: rows of lines, MMA_TILE(rows, lines) chunks in all, each at
+ *                                        MMA_AT(row, chunk, lines)
  *
- *   mma_kn(m, c, a, tile, lines, block, row, line)   C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
- *   mma_nk(m, c, n, a, tile, lines, row, line)       C += A @ X^T
+ *   mma_kn(m, c, a, tile, lines, row, line)      C += A @ X, X being rows row .. row + MMA_LINE - 1 of one line
+ *   mma_nk(m, c, n, a, tile, lines, row, line)   C += A @ X^T
  *
  * mma_nk makes n of a C's float4s, the first being row % MMA_CHUNK. A half line (mma_kn_half) has MMA_UNIT of them,
  * where c[j].y is MMA_UNIT columns past c[j].x, in the same chunk.
  *
  * How the depth of a product is numbered is no one's business as long as A and X agree. A step's eight words of depth
  * are here words 2i and 2i+1 of one chunk of each of four items, so that every access, A's and C's too, is 16 bytes
- * wide and the words of X^T stand in registers as the instruction wants them. Every MMA_CHUNK rows a tile skips one
- * chunk, so that neither way to read it meets a bank twice.
+ * wide and the words of X^T stand in registers as the instruction wants them. Chunks of a tile change places within
+ * their line, otherwise every MMA_CHUNK rows, so that no way to read it meets a bank twice, and rows still lie as
+ * they do in memory: NVIDIA's copies take up to four times as long where they are moved by less than a line.
  *
  * MMA_TYPE says what the operands are (f32 f16 bf16), MMA_MATH how f32 is multiplied:
  *   0  as f32: each factor is split in two TF32 numbers, x = hi + lo exactly in 24 bits, and hi*hi + hi*lo + lo*hi
@@ -45,15 +47,15 @@
 
 /* ---- Products ---- */
 
-/* row: a multiple of MMA_LINE. block: from a block of the tile's rows to the next, MMA_PITCH(lines), or for
- * mma_kn_half better MMA_PITCH_HALF(lines). */
-MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint block,
-                   uint row, uint line)
+/* row: a multiple of MMA_LINE. */
+MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines, uint row,
+                   uint line)
 {
-    __local const uint4 *x = tile + (m.col * block + m.pick);
+    const uint first = m.col * MMA_CHUNK * lines * 8 + (m.pick ^ MMA_TURN(m.col));
     MMA_UNROLL
     for (uint s = 0; s < 4; s++) {
-        const uint at = (row / MMA_CHUNK + s / 2 * 4) * block + (s % 2 * MMA_UNIT * lines + line) * 8;
+        __local const uint4 *x = MMA_TURNED(tile, first, s / 2 * 4);
+        const uint at = (row + s / 2 * 4 * MMA_CHUNK + s % 2 * MMA_UNIT) * lines * 8 + line * 8;
         uint4 y[MMA_UNIT]; /* words of MMA_UNIT rows */
         MMA_UNROLL
         for (uint i = 0; i < MMA_UNIT; i++)
@@ -74,12 +76,13 @@ MMA_FN void mma_kn(struct mma m, float4 *c, const struct mma_a a[4], __local con
 
 /* The same for half a line of columns: chunks half * 4 to half * 4 + 3. */
 MMA_FN void mma_kn_half(struct mma m, float4 *c, const struct mma_a a[4], __local const uint4 *tile, uint lines,
-                        uint block, uint row, uint line, uint half_line)
+                        uint row, uint line, uint half_line)
 {
-    __local const uint2 *x = (__local const uint2 *)(tile + m.col * block + half_line * 4) + m.row;
+    const uint first = m.col * MMA_CHUNK * lines * 8 + ((half_line * 4 + m.row / 2) ^ MMA_TURN(m.col));
     MMA_UNROLL
     for (uint s = 0; s < 4; s++) {
-        const uint at = (row / MMA_CHUNK + s / 2 * 4) * block + (s % 2 * MMA_UNIT * lines + line) * 8;
+        __local const uint2 *x = (__local const uint2 *)MMA_TURNED(tile, first, s / 2 * 4) + m.row % 2;
+        const uint at = (row + s / 2 * 4 * MMA_CHUNK + s % 2 * MMA_UNIT) * lines * 8 + line * 8;
         uint2 y[MMA_UNIT];
         MMA_UNROLL
         for (uint i = 0; i < MMA_UNIT; i++)
@@ -102,14 +105,15 @@ MMA_FN void mma_kn_half(struct mma m, float4 *c, const struct mma_a a[4], __loca
 MMA_FN void mma_nk(struct mma m, float4 *c, uint n, const struct mma_a a[4], __local const uint4 *tile, uint lines,
                    uint row, uint line)
 {
-    __local const uint4 *x = tile + (m.pick * MMA_PITCH(lines) + m.col);
+    const uint first = m.pick * MMA_CHUNK * lines * 8 + (m.col ^ MMA_TURN(m.pick));
+    tile += row * lines * 8;
     MMA_UNROLL
     for (uint s = 0; s < 4; s += 2) {
+        __local const uint4 *x = MMA_TURNED(tile, first, s / 2 * 4);
         struct mma_b b[2][MMA_CHUNK];
         MMA_UNROLL
         for (uint j = 0; j < n; j++) {
-            const uint4 y = x[row / MMA_CHUNK * MMA_PITCH(lines) + (row % MMA_CHUNK + j) * lines * 8 + line * 8 +
-                              s / 2 * 4];
+            const uint4 y = x[(j * lines + line) * 8];
             b[0][j] = mma_make_b(m, y.xy);
             b[1][j] = mma_make_b(m, y.zw);
         }

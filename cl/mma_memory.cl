@@ -10,14 +10,21 @@
 
 /* ---- Tiles ---- */
 
-#define MMA_PITCH(lines) (MMA_CHUNK * (lines)*8 + 1) /* from a block of MMA_CHUNK rows to the next */
-#define MMA_PITCH_HALF(lines) (MMA_PITCH(lines) + 1) /* the same in a tile for mma_kn_half */
-/* For the rows of k in a state's update: a half line of 16-bit data is what a warp is likely to keep (gdn_walk_mma.cl).
- * */
-#define MMA_BLOCK_K(lines) (!MMA_WIDE && (lines) <= 2 ? MMA_PITCH_HALF(lines) : MMA_PITCH(lines))
-#define MMA_TILE(rows, lines) (((rows) + MMA_CHUNK - 1) / MMA_CHUNK * MMA_PITCH(lines))
-/* Where in a tile row i begins, in chunks. */
-#define MMA_ROW(i, lines, block) ((i) / MMA_CHUNK * (block) + (i) % MMA_CHUNK * (lines)*8)
+#define MMA_TILE(rows, lines) ((rows) * (lines)*8)
+#define MMA_TILE_ALIGNED __attribute__((aligned(128)))
+/* What is xor-ed to the places of chunks in the lines of block n of MMA_CHUNK rows. Of blocks 0 to 3, and 4 to 7, the
+ * low two bits differ, for mma_kn, and the high two, for mma_kn_half; n and n + 4 differ by 4, for mma_nk. For numbers
+ * that have no bits in common, MMA_TURN(x + y) is MMA_TURN(x) ^ MMA_TURN(y). */
+#define MMA_TURN(n) (((n) ^ (n) * 2) & 7)
+/* Where chunk `chunk` of row `row` of a tile stands. */
+#define MMA_AT(row, chunk, lines) ((row) * (lines)*8 + ((chunk) ^ MMA_TURN((row) / MMA_CHUNK)))
+/* Place `at ^ turn` of a tile. Constants to be added come after it: then they are offsets in instructions, where each
+ * sum of indices would take a register. */
+#if MMA_NVIDIA
+#define MMA_TURNED(tile, at, turn) ((__local uint4 *)((size_t)((tile) + (at)) ^ (turn)*16))
+#else
+#define MMA_TURNED(tile, at, turn) ((__local uint4 *)(tile) + ((at) ^ (turn)))
+#endif
 
 /* Starts copying 16 bytes, or zeros if not `there` (then src is not read). Copies are collected into groups by
  * mma_commit(); MMA_WAIT(n) waits until all of this item's groups but the last n have arrived. */
@@ -55,12 +62,11 @@ MMA_FN void mma_commit(void)
 #define MMA_WAIT(n)
 #endif
 
-/* Starts copying `all` rows into the first `fill` lines of a tile's rows, its blocks being `block` apart: those below
- * `rows` from x, `pitch` elements apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items`
- * work-items take part, of which this is `id`, at least 8 for each line to fill. lines, fill, block, all and items are
- * constants. */
-MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint block, uint all,
-                          __global const ELEM(MMA_TYPE) *x, ulong pitch, uint rows, uint width, uint id, uint items)
+/* Starts copying `all` rows into the first `fill` lines of a tile's rows: those below `rows` from x, `pitch` elements
+ * apart and `width` wide (a multiple of MMA_CHUNK); the rest are zeros. `items` work-items take part, of which this is
+ * `id`: a power of two, at least 8 for each line to fill. lines, fill, all and items are constants. */
+MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint all, __global const ELEM(MMA_TYPE) *x,
+                          ulong pitch, uint rows, uint width, uint id, uint items)
 {
     const uint step = items / (fill * 8); /* rows at a time */
     const uint r0 = id / (fill * 8), chunk = id % (fill * 8);
@@ -68,15 +74,15 @@ MMA_FN void mma_copy_rows(__local uint4 *tile, uint lines, uint fill, uint block
     __global const ELEM(MMA_TYPE) *src = x + r0 * pitch + chunk * MMA_CHUNK;
     const ulong stride = step * pitch;
     if (items % (fill * 8) == 0 && step % MMA_CHUNK == 0 && all % step == 0) {
-        __local uint4 *dst = tile + MMA_ROW(r0, lines, block) + chunk;
-        const uint next = step / MMA_CHUNK * block;
+        const uint first = MMA_AT(r0, chunk, lines);
         MMA_UNROLL
         for (uint i = 0; i < all / step; i++, src += stride)
-            mma_copy(there && r0 + i * step < rows, dst + i * next, src);
+            mma_copy(there && r0 + i * step < rows,
+                     MMA_TURNED(tile, first, MMA_TURN(i * step / MMA_CHUNK)) + i * step * lines * 8, src);
     } else if (r0 < step) {
         MMA_LOOP
         for (uint r = r0; r < all; r += step, src += stride)
-            mma_copy(there && r < rows, tile + MMA_ROW(r, lines, block) + chunk, src);
+            mma_copy(there && r < rows, tile + MMA_AT(r, chunk, lines), src);
     }
 }
 
@@ -234,6 +240,14 @@ MMA_FN float mma_exp(float x)
 #endif
 }
 
+/* Of what an item has of a C the chunk `part`: .x, .y, .z or .w. */
+MMA_FN void mma_chunk_of(float *f, const float4 *c, uint part)
+{
+    MMA_UNROLL
+    for (uint j = 0; j < MMA_CHUNK; j++)
+        f[j] = part == 0 ? c[j].x : part == 1 ? c[j].y : part == 2 ? c[j].z : c[j].w;
+}
+
 /* Stores a line of C to rows of `width` elements of type T that begin at low and high (rows m.row and m.row + 8). */
 #define MMA_STORE_LINE(T, m, c, line, low, high, width, low_there, high_there)                                         \
     do {                                                                                                               \
@@ -241,9 +255,7 @@ MMA_FN float mma_exp(float x)
         for (uint part_ = 0; part_ < 4; part_++) {                                                                     \
             const uint at_ = ((line)*8 + part_ % 2 * 4 + (m).col) * MMA_CHUNK;                                         \
             float f_[MMA_CHUNK];                                                                                       \
-            MMA_UNROLL                                                                                                 \
-            for (uint j_ = 0; j_ < MMA_CHUNK; j_++)                                                                    \
-                f_[j_] = part_ == 0 ? (c)[j_].x : part_ == 1 ? (c)[j_].y : part_ == 2 ? (c)[j_].z : (c)[j_].w;         \
+            mma_chunk_of(f_, c, part_);                                                                                \
             if ((part_ < 2 ? (low_there) : (high_there)) && ((width) % MMA_LINE == 0 || at_ < (width)))                \
                 CAT(mma_store_, T)((part_ < 2 ? (low) : (high)) + at_, f_);                                            \
         }                                                                                                              \

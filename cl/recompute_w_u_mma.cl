@@ -102,15 +102,15 @@ MMA_FN void scale_A(struct mma m, struct mma_a a[DEPTH][4], float4 c[DEPTH][MMA_
         MMA_UNROLL                                                                                                     \
         for (uint d = 0; d < DEPTH; d++) {                                                                             \
             if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))                                                \
-                mma_kn(m, c, a[d], tile, lines, MMA_PITCH(lines), d * MMA_LINE, line);                                 \
+                mma_kn(m, c, a[d], tile, lines, d * MMA_LINE, line);                                                   \
         }                                                                                                              \
         STORE(T, out, pitch, width, chunk.rows);                                                                       \
     }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_mma(WU_ARGS)
 {
-    __local uint4 tile_v[MMA_TILE(CHUNK, MMA_LINES(V))] __attribute__((aligned(16)));
-    __local uint4 tile_k[MMA_TILE(CHUNK, MMA_LINES(K))] __attribute__((aligned(16)));
+    __local uint4 tile_v[MMA_TILE(CHUNK, MMA_LINES(V))] MMA_TILE_ALIGNED;
+    __local uint4 tile_k[MMA_TILE(CHUNK, MMA_LINES(K))] MMA_TILE_ALIGNED;
     __local float scale_u[CHUNK], scale_w[CHUNK];
     MMA_HERE(m, ITEMS);
 
@@ -120,11 +120,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
         return;
     const ulong b = chunk.batch, t = chunk.token;
     const uint id = (uint)get_local_id(0);
-    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), MMA_PITCH(MMA_LINES(V)), CHUNK, ROW3(v, b, t, hv), v_at.z,
-                  chunk.rows, V, id, ITEMS);
+    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, id, ITEMS);
     mma_commit();
-    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), MMA_PITCH(MMA_LINES(K)), CHUNK, ROW3(k, b, t, hk), k_at.z,
-                  chunk.rows, K, id, ITEMS);
+    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, id, ITEMS);
     mma_commit();
 
     const uint i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
@@ -224,7 +222,7 @@ MMA_FN void scaled_A(struct mma m, struct mma_a a[4], __local const uint4 *A, ui
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_mma_steps(WU_ARGS)
 {
-    __local uint4 stages[2][STAGE_SIZE] __attribute__((aligned(16)));
+    __local uint4 stages[2][STAGE_SIZE] MMA_TILE_ALIGNED;
     __local float scales[2][CHUNK] __attribute__((aligned(16)));
     MMA_HERE(m, ITEMS);
     const uint id = (uint)get_local_id(0), i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
@@ -246,11 +244,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
             const ulong hv = next.r / 2, hk = (uint)hv / ((uint)HV / (uint)H), b = next.b, t = next.t;
             fetch_A(to + TILE_SIZE, ROW3(A, b, t, hv), A_at.z, next.rows);
             if (next.r % 2)
-                mma_copy_rows(to, LINES, MMA_LINES(K), MMA_PITCH(LINES), CHUNK, ROW3(k, b, t, hk), k_at.z, next.rows, K,
-                              id, ITEMS);
+                mma_copy_rows(to, LINES, MMA_LINES(K), CHUNK, ROW3(k, b, t, hk), k_at.z, next.rows, K, id, ITEMS);
             else
-                mma_copy_rows(to, LINES, MMA_LINES(V), MMA_PITCH(LINES), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V,
-                              id, ITEMS);
+                mma_copy_rows(to, LINES, MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, next.rows, V, id, ITEMS);
             mma_commit();
             scale = id < next.rows ? ROW2(beta, b, t + id)[hv] : 0;
             gate = next.r % 2 && id < next.rows ? GATE_SUM(ROW2(g, b, t + id)[hv]) : 0;
@@ -269,7 +265,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
                 MMA_UNROLL
                 for (uint d = 0; d < DEPTH; d++) {
                     if (!MMA_SKIP(A_IS_LOWER && d * MMA_LINE > i - m.row + 15))
-                        mma_kn(m, c, a[d], tile, LINES, MMA_PITCH(LINES), d * MMA_LINE, line);
+                        mma_kn(m, c, a[d], tile, LINES, d * MMA_LINE, line);
                 }
                 if (now.r % 2)
                     STORE(T_W, out_w, w_at.z, K, now.rows);

@@ -12,25 +12,21 @@
 
 #include <string.h>
 
-/* Sizes of what gdn_local leaves for a chunk and head, in elements: scales, tiles of w and q, of k and of P, and u. */
-enum { HALF_SC = GDN_N1 + 1, HALF_TW, HALF_TK, HALF_TP, HALF_UV };
+/* Sizes of what gdn_local leaves for a chunk and head, in elements: scales, tiles of w, q and k, and of P, and u. */
+enum { HALF_SC = GDN_N1 + 1, HALF_TK, HALF_TP, HALF_UV };
 
 enum { ITEMS = 128 };
 
 #define HALF_DIMS(args)                                                                                                \
-    WD_GDN_DIMS(args), [HALF_SC] = {"SC", WD_DERIVED, WD_DIM_HOST}, [HALF_TW] = {"TW", WD_DERIVED, WD_DIM_HOST},       \
-                       [HALF_TK] = {"TK", WD_DERIVED, WD_DIM_HOST}, [HALF_TP] = {"TP", WD_DERIVED, WD_DIM_HOST},       \
-                       [HALF_UV] = {"UV", WD_DERIVED, WD_DIM_HOST}
+    WD_GDN_DIMS(args), [HALF_SC] = {"SC", WD_DERIVED, WD_DIM_HOST}, [HALF_TK] = {"TK", WD_DERIVED, WD_DIM_HOST},       \
+                       [HALF_TP] = {"TP", WD_DERIVED, WD_DIM_HOST}, [HALF_UV] = {"UV", WD_DERIVED, WD_DIM_HOST}
 
-/* The sizes above from K, V and the size of an element; mma.cl's MMA_BLOCK_K says when tiles of k are wider. */
+/* The sizes above from K, V and the size of an element. */
 static void half_sizes(size_t *dim, size_t size)
 {
-    const size_t lines = wd_mma_lines(dim[GDN_K], size), blocks = WD_GDN_CHUNK * size / 16;
-    const size_t rows = wd_mma_tile(WD_GDN_CHUNK, lines, size);
     dim[HALF_SC] = WD_WALK_SCALES;
-    dim[HALF_TW] = rows / size;
-    dim[HALF_TK] = (rows + (size < 4 && lines <= 2 ? blocks * 16 : 0)) / size;
-    dim[HALF_TP] = wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(WD_GDN_CHUNK, size), size) / size;
+    dim[HALF_TK] = wd_mma_tile(WD_GDN_CHUNK, dim[GDN_K], size) / size;
+    dim[HALF_TP] = wd_mma_tile(WD_GDN_CHUNK, WD_GDN_CHUNK, size) / size;
     dim[HALF_UV] = WD_GDN_CHUNK * dim[GDN_V];
 }
 
@@ -66,10 +62,10 @@ static const struct wd_tensor_desc local_tensors[] = {
     [LOCAL_A_log] = WD_GDN_PER_HEAD(struct local_args, A_log),
     [LOCAL_dt_bias] = WD_GDN_PER_HEAD(struct local_args, dt_bias),
     [LOCAL_cu_seqlens] = WD_GDN_CU_SEQLENS(struct local_args, GDN_N1),
-    [LOCAL_w] = WD_GDN_DATA(struct local_args, w, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_TW),
+    [LOCAL_w] = WD_GDN_DATA(struct local_args, w, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_TK),
     WD_GDN_DATA(struct local_args, u, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_UV),
     WD_GDN_DATA(struct local_args, P, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_TP),
-    WD_GDN_DATA(struct local_args, q_tile, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_H, HALF_TW),
+    WD_GDN_DATA(struct local_args, q_tile, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_H, HALF_TK),
     WD_GDN_DATA(struct local_args, k_tile, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_H, HALF_TK),
     WD_GDN_F32(struct local_args, scales, WD_OUT, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_SC),
 };
@@ -91,8 +87,8 @@ static wd_status local_check(struct wd_problem *p)
 static size_t local_bytes(const struct wd_problem *p, size_t data)
 {
     const size_t tokens = WD_GDN_CHUNK;
-    return wd_mma_tile(tokens, wd_mma_lines(p->dim[GDN_K], data), data) +
-           wd_mma_tile(tokens, wd_mma_lines(p->dim[GDN_V], data), data) + tokens * (tokens + 16) * data + /* L */
+    return wd_mma_tile(tokens, p->dim[GDN_K], data) + wd_mma_tile(tokens, p->dim[GDN_V], data) +
+           tokens * (tokens + 16) * data +        /* L */
            WD_MMA_DIAGONAL +                      /* its blocks on the diagonal */
            tokens * (6 + 7) * sizeof(float) + 16; /* gates, scales and squares */
 }
@@ -131,9 +127,9 @@ enum { WALK_q, WALK_k, WALK_w, WALK_u, WALK_P, WALK_scales, WALK_initial_state, 
 static const struct wd_dim_desc walk_dims[] = {HALF_DIMS(struct walk_args)};
 
 static const struct wd_tensor_desc walk_tensors[] = {
-    [WALK_q] = WD_GDN_DATA(struct walk_args, q, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_NT, GDN_H, HALF_TW),
+    [WALK_q] = WD_GDN_DATA(struct walk_args, q, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_NT, GDN_H, HALF_TK),
     [WALK_k] = WD_GDN_DATA(struct walk_args, k, WD_IN, WD_FILL_UNIT_ROW, GDN_B, GDN_NT, GDN_H, HALF_TK),
-    [WALK_w] = WD_GDN_DATA(struct walk_args, w, WD_IN, WD_FILL_SMALL, GDN_B, GDN_NT, GDN_HV, HALF_TW),
+    [WALK_w] = WD_GDN_DATA(struct walk_args, w, WD_IN, WD_FILL_SMALL, GDN_B, GDN_NT, GDN_HV, HALF_TK),
     [WALK_u] = WD_GDN_DATA(struct walk_args, u, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_UV),
     [WALK_P] = WD_GDN_DATA(struct walk_args, P, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_TP),
     [WALK_scales] = WD_GDN_F32(struct walk_args, scales, WD_IN, WD_FILL_NORMAL, GDN_B, GDN_NT, GDN_HV, HALF_SC),
@@ -190,8 +186,8 @@ static void deal(const struct wd_problem *p, struct wd_chain *c, size_t *bytes, 
     half_sizes(dim, wd_dtype_size(data));
     const size_t chunks = dim[GDN_B] * dim[GDN_NT], all = chunks * dim[GDN_HV], keys = chunks * dim[GDN_H];
     const struct wd_chain_piece piece[] = {
-        {&m->w, all * dim[HALF_TW], data},  {&m->u, all * dim[HALF_UV], data},
-        {&m->P, all * dim[HALF_TP], data},  {&m->q, keys * dim[HALF_TW], data},
+        {&m->w, all * dim[HALF_TK], data},  {&m->u, all * dim[HALF_UV], data},
+        {&m->P, all * dim[HALF_TP], data},  {&m->q, keys * dim[HALF_TK], data},
         {&m->k, keys * dim[HALF_TK], data}, {&m->scales, all * dim[HALF_SC], WD_F32},
     };
     wd_chain_deal(c, bytes, piece, WD_COUNT(piece));

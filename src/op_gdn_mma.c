@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the kernels on matrix engines need of a device and a call, and how they are launched. Sizes of local memory
- * follow mma.cl: lines of 128 bytes, chunks of 16, and a chunk skipped for every block of as many rows as a chunk has
- * elements.
+ * follow mma.cl: lines of 128 bytes, chunks of 16.
  */
 #include "op_gdn_mma.h"
 #include "dims.h"
@@ -17,15 +16,14 @@ enum { MOST_ITEMS = 256 };
 
 /* ---- Tiles ---- */
 
-size_t wd_mma_lines(size_t elements, size_t size)
+size_t wd_mma_lines(size_t width, size_t size)
 {
-    return (elements * size + LINE_BYTES - 1) / LINE_BYTES;
+    return (width * size + LINE_BYTES - 1) / LINE_BYTES;
 }
 
-size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size)
+size_t wd_mma_tile(size_t rows, size_t width, size_t size)
 {
-    const size_t block = CHUNK_BYTES / size;
-    return (rows + block - 1) / block * (block * row_lines * LINE_BYTES + CHUNK_BYTES);
+    return rows * wd_mma_lines(width, size) * LINE_BYTES;
 }
 
 static size_t size_of(const struct wd_problem *p, size_t tensor)
@@ -82,7 +80,7 @@ static const char *prepare_refuse(const struct wd_caps *caps, const struct wd_pr
     if (why)
         return why;
     const size_t tokens = WD_GDN_CHUNK, size = size_of(p, PREP_k);
-    const size_t keys = wd_mma_tile(tokens, wd_mma_lines(p->dim[PREP_K], size), size);
+    const size_t keys = wd_mma_tile(tokens, p->dim[PREP_K], size);
     const size_t heads = 2 * (tokens * (tokens + 16) * size + WD_MMA_DIAGONAL);       /* L of two heads */
     const size_t local = (keys > heads ? keys : heads) + tokens * 21 * sizeof(float); /* sums, weights, squares */
     return local > caps->local_bytes ? "needs local memory for a chunk of k" : NULL;
@@ -119,9 +117,8 @@ static const char *wu_refuse(const struct wd_caps *caps, const struct wd_problem
         return why;
     if (size < sizeof(float))
         return "16-bit data: mma_steps waits less";
-    const size_t local = wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(p->dim[GDN_K], size), size) +
-                         wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(p->dim[GDN_V], size), size) +
-                         2 * WD_GDN_CHUNK * sizeof(float);
+    const size_t local = wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_K], size) +
+                         wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_V], size) + 2 * WD_GDN_CHUNK * sizeof(float);
     return local > caps->local_bytes ? "needs local memory for 64 rows of k and of v" : NULL;
 }
 
@@ -152,8 +149,8 @@ static const char *steps_refuse(const struct wd_caps *caps, const struct wd_prob
     if (why)
         return why;
     const size_t widest = p->dim[GDN_K] > p->dim[GDN_V] ? p->dim[GDN_K] : p->dim[GDN_V];
-    const size_t stage = wd_mma_tile(WD_GDN_CHUNK, wd_mma_lines(widest, size), size) +
-                         WD_GDN_CHUNK * (WD_GDN_CHUNK * size_of(p, WU_A) + 4 * CHUNK_BYTES);
+    const size_t stage =
+        wd_mma_tile(WD_GDN_CHUNK, widest, size) + WD_GDN_CHUNK * (WD_GDN_CHUNK * size_of(p, WU_A) + 4 * CHUNK_BYTES);
     return 2 * (stage + WD_GDN_CHUNK * sizeof(float)) > caps->local_bytes ? "needs local memory for two steps" : NULL;
 }
 
@@ -198,8 +195,7 @@ static const char *o_refuse(const struct wd_caps *caps, const struct wd_problem 
 static bool o_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     const size_t size = size_of(p, FWDO_k), line = LINE_BYTES / size, split = (size_t)param[O_SPLIT];
-    const size_t stage =
-        wd_mma_tile(line, wd_mma_lines(p->dim[GDN_V] / split, size), size) + wd_mma_tile(WD_GDN_CHUNK, 1, size);
+    const size_t stage = wd_mma_tile(line, p->dim[GDN_V] / split, size) + wd_mma_tile(WD_GDN_CHUNK, line, size);
     return p->dim[GDN_V] % (16 * split) == 0 &&
            (size_t)param[O_STAGES] * stage + WD_GDN_CHUNK * wd_dtype_size(p->tensor[FWDO_g].dtype) <= caps->local_bytes;
 }
@@ -241,14 +237,13 @@ static size_t walk_local(const struct wd_problem *p, const struct wd_walk *walk,
 {
     const size_t size = size_of(p, walk->k), stages = (size_t)param[WD_WALK_STAGES];
     const size_t row_lines = wd_mma_lines(p->dim[GDN_K], size), tokens = wd_mma_lines(WD_GDN_CHUNK, size);
-    const size_t rows =
-        wd_mma_tile(WD_GDN_CHUNK, row_lines, size) + WD_GDN_CHUNK * size; /* the latter for mma_kn_half */
+    const size_t rows = wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_K], size);
     const size_t left = (param[WD_WALK_WK] > 1 ? (size_t)param[WD_WALK_WV] : 1) * 4 * WARP * CHUNK_BYTES;
     const size_t u = (size_t)param[WD_WALK_WV] * WD_GDN_CHUNK * CHUNK_BYTES * size_of(p, walk->u);
     const size_t both = stages * (2 * (rows + 2 * sizeof(cl_ulong)) + u) + left * (row_lines + tokens);
     if (!walk->forward)
         return both + stages * WD_GDN_CHUNK * 2 * sizeof(float); /* gates of either type */
-    return both + stages * (rows + wd_mma_tile(WD_GDN_CHUNK, tokens, size) + WD_WALK_SCALES * sizeof(float)) +
+    return both + stages * (rows + wd_mma_tile(WD_GDN_CHUNK, WD_GDN_CHUNK, size) + WD_WALK_SCALES * sizeof(float)) +
            left * tokens;
 }
 

@@ -27,9 +27,9 @@ double wd_gdn_half_flops(const struct wd_problem *p); /* 0: the whole operation 
 /** Why the engine cannot multiply these `n` tensors in this problem, or NULL. */
 const char *wd_mma_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n);
 
-/** Lines that a row takes; bytes of a tile of `rows` rows of so many lines. `size`: of an element. */
-size_t wd_mma_lines(size_t elements, size_t size);
-size_t wd_mma_tile(size_t rows, size_t row_lines, size_t size);
+/** Lines that a row of `width` elements takes; bytes of a tile of such rows. `size`: of an element. */
+size_t wd_mma_lines(size_t width, size_t size);
+size_t wd_mma_tile(size_t rows, size_t width, size_t size);
 
 /** Kernels that normalise k by a factor on v_new: in f16 a short k's factor may leave its range, where the k that it
  *  normalises does not. `l2norm`: the choice's index. */
