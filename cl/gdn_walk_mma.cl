@@ -387,10 +387,14 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
             take_line(m, a, left_v[to][i], x + i * MMA_CHUNK);
             MMA_UNROLL
             for (uint l = 0; l < OWN; l++) {
+                float4 sum[WIDTH] = {0}; /* so that the engine cuts less off, and no line waits for another */
                 if (HALVES > 1)
-                    mma_kn(m, state[l], a, tile_k[c % STAGES], K_LINES, i * MMA_LINE, own + l);
+                    mma_kn(m, sum, a, tile_k[c % STAGES], K_LINES, i * MMA_LINE, own + l);
                 else
-                    mma_kn_half(m, state[l], a, tile_k[c % STAGES], K_LINES, i * MMA_LINE, own, half_line);
+                    mma_kn_half(m, sum, a, tile_k[c % STAGES], K_LINES, i * MMA_LINE, own, half_line);
+                MMA_UNROLL
+                for (uint j = 0; j < WIDTH; j++)
+                    state[l][j] += sum[j];
             }
         }
 #if FORWARD
