@@ -60,8 +60,8 @@ MMA_FN void put_chunk(__local ELEM(MMA_TYPE) *p, const float *f)
 MMA_FN void block_operand(struct mma m, struct mma_a a[STEPS], const float4 *c)
 {
 #if MMA_WIDE
-    a[0] = mma_fresh_a(m, as_uint4(c[0].xzyw));
-    a[1] = mma_fresh_a(m, as_uint4(c[1].xzyw));
+    a[0] = mma_make_a(m, as_uint4(c[0].xzyw));
+    a[1] = mma_make_a(m, as_uint4(c[1].xzyw));
 #else
     a[0] = mma_fresh_a(m, (uint4)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[0].y), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[0].w),
                                  CAT(mma_pack_, MMA_TYPE)(c[1].x, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[1].z, c[1].w)));

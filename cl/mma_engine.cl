@@ -155,10 +155,10 @@ MMA_FN struct mma_a mma_make_a(struct mma m, uint4 x)
     return a;
 }
 
-/* From words that were just packed or loaded together: they can stay where they are. */
+/* From words that are rounded and were just packed or loaded together: they can stay where they are. */
 MMA_FN struct mma_a mma_fresh_a(struct mma m, uint4 x)
 {
-#if MMA_WIDE
+#if MMA_SPLIT
     return mma_make_a(m, x);
 #else
     const struct mma_a a = {x};
@@ -182,18 +182,18 @@ MMA_FN struct mma_b mma_make_b(struct mma m, uint2 x)
 
 #define MMA_UNIT (MMA_CHUNK / 2) /* float4s of a C that make two steps of a left operand: s and s + 2, s < 2 */
 
-/* Half of such a step, from half of those float4s; `odd`: of step s + 2. */
+/* Half of such a step, rounded, from half of those float4s; `odd`: of step s + 2. */
 MMA_FN uint2 mma_half(const float4 *c, bool odd)
 {
 #if MMA_WIDE
-    return as_uint2(odd ? c[0].yw : c[0].xz);
+    return as_uint2((odd ? c[0].yw : c[0].xz) * (MMA_SPLIT ? 1 : MMA_ROUND));
 #else
     return odd ? (uint2)(CAT(mma_pack_, MMA_TYPE)(c[0].y, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[0].w, c[1].w))
                : (uint2)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[1].x), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[1].z));
 #endif
 }
 
-/* Step s of a C as a left operand, not yet made one; or of a half line, whose units are 1. */
+/* Step s of a C as a left operand, rounded but not split; or of a half line, whose units are 1. */
 MMA_FN uint4 mma_words(const float4 *c, uint s, uint units)
 {
     const float4 *unit = c + s % units * MMA_UNIT;

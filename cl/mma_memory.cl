@@ -263,7 +263,7 @@ MMA_FN void mma_chunk_of(float *f, const float4 *c, uint part)
 
 /* ---- Left operands in local memory: made by one warp, used by others ---- */
 
-typedef uint4 mma_left[MMA_WARP]; /* one step, not split yet */
+typedef uint4 mma_left[MMA_WARP]; /* one step, rounded but not split */
 
 /* Gives a C to left[0..3]; or a half line (units 1) to two of them. */
 MMA_FN void mma_give(struct mma m, __local mma_left *left, const float4 *c, uint units)
