@@ -6,14 +6,13 @@
  * these go from memory to the engine's tiles untouched.
  *
  * Layout    as recompute_w_u.cl. k and v of one type; A, w and u of any. K and V multiples of 16.
- * Variants  mma:        a group makes u and w of one chunk and head; v and k are asked for at once, A stays in
- *           registers. mma_steps:  a step makes u or w of one chunk and head; a group takes every so manieth step, and
- *           fetches its
- *                       next one, A included, while it computes.
- * Launch    groups of 128 items, four warps of 16 rows each. mma: B*NT * HV groups; mma_steps: any number of groups
- *           (PER_UNIT for each compute unit). Heads are neighbours, as in memory.
- * Traffic   k, v, w, u once; A once, or twice, the second time from cache (mma_steps). Local: 64 rows of v and of k; or
- *           2 * 64 of one of them and of A.
+ * Variants  mma:        a group makes u or w of one chunk and head, with A in registers.
+ *           mma_steps:  a group makes several, one after the other, and fetches what the next one needs, A included,
+ *                       while it computes.
+ * Launch    groups of 128 items, four warps of 16 rows each. mma: B*NT * HV * 2 groups; mma_steps: any number of groups
+ *           (PER_UNIT for each compute unit), each takes every so manieth step. u and w are neighbours, then heads.
+ * Traffic   k, v, w, u once; A twice, the second time from cache. Local: 64 rows of v or k; mma_steps: twice that and
+ *           of A.
  * Numerics  mma.cl's; in 16 bits A times its scale is rounded once more. Rows past a short chunk's end count as zero.
  */
 #ifndef K
@@ -35,6 +34,8 @@
 
 #define ITEMS 128
 #define DEPTH (CHUNK / MMA_LINE) /* lines of a row of A, as the product sees it */
+#define LINES (K > V ? MMA_LINES(K) : MMA_LINES(V))
+#define TILE_SIZE MMA_TILE(CHUNK, LINES) /* of k or v, in chunks of 16 bytes */
 
 /* Stores a line of w or u: rows i and i + 8 of a chunk, where they are there. */
 #define STORE(T, out, pitch, width, rows)                                                                              \
@@ -109,20 +110,21 @@ MMA_FN void scale_A(struct mma m, struct mma_a a[DEPTH][4], float4 c[DEPTH][MMA_
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_mma(WU_ARGS)
 {
-    __local uint4 tile_v[MMA_TILE(CHUNK, MMA_LINES(V))] MMA_TILE_ALIGNED;
-    __local uint4 tile_k[MMA_TILE(CHUNK, MMA_LINES(K))] MMA_TILE_ALIGNED;
-    __local float scale_u[CHUNK], scale_w[CHUNK];
+    __local uint4 tile[TILE_SIZE] MMA_TILE_ALIGNED;
+    __local float scale[CHUNK];
     MMA_HERE(m, ITEMS);
 
-    const uint group = (uint)get_group_id(0), hv = group % (uint)HV, hk = hv / ((uint)HV / (uint)H);
-    const struct gdn_chunk chunk = gdn_chunk(group / (uint)HV, cu_seqlens + cu_seqlens_at.x, T, N, NT);
+    const uint group = (uint)get_group_id(0), hv = group / 2 % (uint)HV, hk = hv / ((uint)HV / (uint)H);
+    const bool is_w = group % 2;
+    const struct gdn_chunk chunk = gdn_chunk(group / 2 / (uint)HV, cu_seqlens + cu_seqlens_at.x, T, N, NT);
     if (chunk.rows == 0)
         return;
     const ulong b = chunk.batch, t = chunk.token;
     const uint id = (uint)get_local_id(0);
-    mma_copy_rows(tile_v, MMA_LINES(V), MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, id, ITEMS);
-    mma_commit();
-    mma_copy_rows(tile_k, MMA_LINES(K), MMA_LINES(K), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, id, ITEMS);
+    if (is_w)
+        mma_copy_rows(tile, MMA_LINES(K), MMA_LINES(K), CHUNK, ROW3(k, b, t, hk), k_at.z, chunk.rows, K, id, ITEMS);
+    else
+        mma_copy_rows(tile, MMA_LINES(V), MMA_LINES(V), CHUNK, ROW3(v, b, t, hv), v_at.z, chunk.rows, V, id, ITEMS);
     mma_commit();
 
     const uint i = id / MMA_WARP * 16 + m.row; /* this item's rows: i and i + 8 */
@@ -130,23 +132,22 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
     float4 c_A[DEPTH][MMA_CHUNK];
     load_A(m, c_A, ROW3(A, b, t + low, hv), ROW3(A, b, t + high, hv));
     if (id < CHUNK) {
-        const bool there = id < chunk.rows;
-        const float x = there ? ROW2(beta, b, t + id)[hv] : 0;
-        scale_u[id] = x;
-        scale_w[id] = there ? x * mma_exp(GATE_SUM(ROW2(g, b, t + id)[hv])) : 0;
+        float x = 0;
+        if (id < chunk.rows)
+            x = ROW2(beta, b, t + id)[hv] * (is_w ? mma_exp(GATE_SUM(ROW2(g, b, t + id)[hv])) : 1);
+        scale[id] = x;
     }
-
-    struct mma_a a[DEPTH][4];
-    MMA_WAIT(1);
-    barrier(CLK_LOCAL_MEM_FENCE);
     if (chunk.rows < CHUNK)
         trim_A(m, c_A, chunk.rows);
-    scale_A(m, a, c_A, scale_u);
-    MULTIPLY(T_U, tile_v, MMA_LINES(V), ROW3(u, b, t + i, hv), u_at.z, V)
     MMA_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    scale_A(m, a, c_A, scale_w);
-    MULTIPLY(T_W, tile_k, MMA_LINES(K), ROW3(w, b, t + i, hv), w_at.z, K)
+
+    struct mma_a a[DEPTH][4];
+    scale_A(m, a, c_A, scale);
+    if (is_w)
+        MULTIPLY(T_W, tile, MMA_LINES(K), ROW3(w, b, t + i, hv), w_at.z, K)
+    else
+        MULTIPLY(T_U, tile, MMA_LINES(V), ROW3(u, b, t + i, hv), u_at.z, V)
 }
 
 #endif
@@ -154,8 +155,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void recompute_w_u_m
 #if !WD_ONE || KERNEL_recompute_w_u_mma_steps
 /* ---- mma_steps ---- */
 
-#define LINES (K > V ? MMA_LINES(K) : MMA_LINES(V))
-#define TILE_SIZE MMA_TILE(CHUNK, LINES)              /* in chunks of 16 bytes */
 #define A_CHUNKS (CHUNK * CAT(MMA_SIZE_, T_A) / 16)   /* of a row of A */
 #define A_PITCH (A_CHUNKS + 4)                        /* so that two rows do not meet in a bank */
 #define STAGE_SIZE (TILE_SIZE + CHUNK * A_PITCH)

@@ -82,20 +82,6 @@ MMA_FN void wg_store_rows(__global ELEM(WG_TYPE) *x, ulong pitch, uint rows, __l
             MMA_STORE4(uint, (__global uint *)(x + i * pitch), panels[i * 8]);
 }
 
-/* Stores those of the warp's own 16 rows of one panel that are among `rows`: x is the panel's first. What its items put
- * there is seen, and they may put more. */
-MMA_FN void wg_store_own_rows(__global ELEM(WG_TYPE) *x, ulong pitch, uint rows, __local const uint4 *panel)
-{
-    const uint lane = (uint)get_local_id(0) % MMA_WARP, h = lane % 8;
-    const uint row = (uint)get_local_id(0) / MMA_WARP * 16 + lane / 8;
-    WG_WARP_SYNC();
-    MMA_UNROLL
-    for (uint i = 0; i < 16; i += 4)
-        if (row + i < rows)
-            MMA_STORE4(uint, (__global uint *)(x + (row + i) * pitch + h * 8), panel[WG_AT(row + i, h)]);
-    WG_WARP_SYNC();
-}
-
 /* ---- Operands to and from panels ---- */
 
 /* A step of an operand or of packed sums, as wg_operand() has it. wg_take_rows, wg_put_rows: the warp's 16 rows,

@@ -104,6 +104,11 @@ const struct wd_variant wd_variant_gdn_prepare_mma = {
 
 /* ---- recompute_w_u ---- */
 
+static size_t widest(const struct wd_problem *p)
+{
+    return p->dim[GDN_K] > p->dim[GDN_V] ? p->dim[GDN_K] : p->dim[GDN_V];
+}
+
 static const char *wu_refuse_any(const struct wd_caps *caps, const struct wd_problem *p)
 {
     return wd_mma_refuse(caps, p, (const size_t[]){WU_k, WU_v}, 2);
@@ -115,18 +120,21 @@ static const char *wu_refuse(const struct wd_caps *caps, const struct wd_problem
     const size_t size = size_of(p, WU_k);
     if (why)
         return why;
-    if (size < sizeof(float))
-        return "16-bit data: mma_steps waits less";
-    const size_t local = wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_K], size) +
-                         wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_V], size) + 2 * WD_GDN_CHUNK * sizeof(float);
-    return local > caps->local_bytes ? "needs local memory for 64 rows of k and of v" : NULL;
+    const size_t local = wd_mma_tile(WD_GDN_CHUNK, widest(p), size) + WD_GDN_CHUNK * sizeof(float);
+    return local > caps->local_bytes ? "needs local memory for 64 rows of k or v" : NULL;
+}
+
+/* Where there are many chunks of 16-bit data, steps that fetch the next one wait less. */
+static bool wu_yields(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return size_of(p, WU_k) < sizeof(float) && pieces(p) >= 4 * (size_t)caps->compute_units;
 }
 
 static void wu_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
     (void)caps;
     (void)param;
-    wd_gdn_grid(g, ITEMS, pieces(p));
+    wd_gdn_grid(g, ITEMS, 2 * pieces(p));
 }
 
 const struct wd_variant wd_variant_recompute_w_u_mma = {
@@ -134,6 +142,7 @@ const struct wd_variant wd_variant_recompute_w_u_mma = {
     .file = "recompute_w_u_mma.cl",
     .kernel = "recompute_w_u_mma",
     .refuse = wu_refuse,
+    .yields = wu_yields,
     .grid = wu_grid,
 };
 
@@ -148,9 +157,8 @@ static const char *steps_refuse(const struct wd_caps *caps, const struct wd_prob
     const size_t size = size_of(p, WU_k);
     if (why)
         return why;
-    const size_t widest = p->dim[GDN_K] > p->dim[GDN_V] ? p->dim[GDN_K] : p->dim[GDN_V];
     const size_t stage =
-        wd_mma_tile(WD_GDN_CHUNK, widest, size) + WD_GDN_CHUNK * (WD_GDN_CHUNK * size_of(p, WU_A) + 4 * CHUNK_BYTES);
+        wd_mma_tile(WD_GDN_CHUNK, widest(p), size) + WD_GDN_CHUNK * (WD_GDN_CHUNK * size_of(p, WU_A) + 4 * CHUNK_BYTES);
     return 2 * (stage + WD_GDN_CHUNK * sizeof(float)) > caps->local_bytes ? "needs local memory for two steps" : NULL;
 }
 

@@ -175,45 +175,26 @@ const struct wd_variant wd_variant_chunk_fwd_h_tf32 = {
     .grid = h_tf32_grid,
 };
 
-/* ---- recompute_w_u and chunk_fwd_o: a chunk and head a group ---- */
+/* ---- chunk_fwd_o ---- */
 
-/* Why rows of K and V, and of `n` tensors, cannot be taken as they lie, or NULL; `panels` are of 8 KB. */
-static const char *rows_refuse(const struct wd_caps *caps, const struct wd_problem *p, const size_t *operands, size_t n,
-                               size_t panels)
+/* Rows are taken as they lie. */
+static const char *o_refuse(const struct wd_caps *caps, const struct wd_problem *p)
 {
-    const char *why = wgmma_refuse(caps, p, false, operands, n);
+    const char *why = wgmma_refuse(caps, p, false, (const size_t[]){FWDO_q, FWDO_k, FWDO_v_new, FWDO_h, FWDO_o}, 5);
     if (why)
         return why;
     if (p->dim[GDN_V] != 64 && p->dim[GDN_V] != 128)
         return "V must be 64 or 128";
+    const size_t panels = 2 * p->dim[GDN_K] / 64 + (p->dim[GDN_K] / 64 + 1) * p->dim[GDN_V] / 64;
     return panels * PANEL_BYTES + 4096 > caps->local_bytes ? "needs local memory for a chunk" : NULL;
 }
 
-static void rows_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+/* A chunk and head a group. */
+static void chunk_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
 {
     (void)caps;
     (void)param;
     wd_gdn_grid(g, ITEMS, p->dim[GDN_B] * p->dim[GDN_NT] * p->dim[GDN_HV]);
-}
-
-static const char *wu_refuse(const struct wd_caps *caps, const struct wd_problem *p)
-{
-    return rows_refuse(caps, p, (const size_t[]){WU_k, WU_v, WU_A, WU_w, WU_u}, 5,
-                       p->dim[GDN_K] / 64 + p->dim[GDN_V] / 64 + 1);
-}
-
-const struct wd_variant wd_variant_recompute_w_u_wgmma = {
-    .name = "wgmma",
-    .file = "recompute_w_u_wgmma.cl",
-    .kernel = "recompute_w_u_wgmma",
-    .refuse = wu_refuse,
-    .grid = rows_grid,
-};
-
-static const char *o_refuse(const struct wd_caps *caps, const struct wd_problem *p)
-{
-    return rows_refuse(caps, p, (const size_t[]){FWDO_q, FWDO_k, FWDO_v_new, FWDO_h, FWDO_o}, 5,
-                       2 * p->dim[GDN_K] / 64 + (p->dim[GDN_K] / 64 + 1) * p->dim[GDN_V] / 64);
 }
 
 const struct wd_variant wd_variant_chunk_fwd_o_wgmma = {
@@ -221,7 +202,7 @@ const struct wd_variant wd_variant_chunk_fwd_o_wgmma = {
     .file = "chunk_fwd_o_wgmma.cl",
     .kernel = "chunk_fwd_o_wgmma",
     .refuse = o_refuse,
-    .grid = rows_grid,
+    .grid = chunk_grid,
 };
 
 /* ---- gdn_intra ---- */

@@ -136,13 +136,7 @@ static const struct wd_variant plain = {
 };
 
 static const struct wd_variant *const variants[] = {
-    &cpu,
-    &wd_variant_recompute_w_u_wgmma,
-    &wd_variant_recompute_w_u_mma,
-    &wd_variant_recompute_w_u_mma_steps,
-    &tile,
-    &plain,
-    NULL,
+    &cpu, &wd_variant_recompute_w_u_mma, &wd_variant_recompute_w_u_mma_steps, &tile, &plain, NULL,
 };
 
 const struct wd_op wd_op_recompute_w_u = {

@@ -38,13 +38,14 @@ struct shape {
 #define HOPPER_H  &wd_variant_chunk_fwd_h_wgmma
 #define HOPPER_HF &wd_variant_chunk_fwd_h_tf32
 #define HOPPER    &wd_variant_gdn_forward_wgmma
-#define HOPPER_WU &wd_variant_recompute_w_u_wgmma
 #define HOPPER_O  &wd_variant_chunk_fwd_o_wgmma
 
 static const struct shape shapes[] = {
     {"short last chunk", WU, 1, 100, 1, 2, 32, 64, 0, .A_is_lower = true},
     {"padded lines, 16-bit A and w", WU, 1, 70, 1, 1, 48, 80, 0, .A = WD_BF16, .out = WD_F16, .gates = WD_GATES_STEEP},
     {"TF32, packed", WU, 1, 150, 1, 1, 32, 32, 3, .math = WD_MATH_TF32},
+    {"bf16, shared k", WU, 2, 65, 2, 4, 64, 64, 0, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16, .A_is_lower = true},
+    {"f16, padded line, packed", WU, 1, 150, 1, 1, 80, 32, 2, .data = WD_F16, .out = WD_F16},
     {"two batches", STEPS, 2, 65, 2, 4, 64, 64, 0, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16, .param = {1}},
     {"f32 A and outputs, packed", STEPS, 1, 150, 1, 1, 64, 32, 2, .data = WD_F16, .A_is_lower = true},
     {"f32 data", STEPS, 1, 70, 1, 1, 32, 32, 0, .gates = WD_GATES_STEEP},
@@ -68,10 +69,6 @@ static const struct shape shapes[] = {
     {"three chunks in flight", WHOLE, 1, 200, 1, 1, 64, 32, 0, .states = true, .param = {2, 1, 3}},
     {"bf16, packed, raw", WHOLE, 1, 150, 2, 2, 64, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true, .raw = true},
     {"f16, f32 out", WHOLE, 2, 65, 1, 2, 80, 48, 0, .data = WD_F16},
-
-    {"bf16, packed", HOPPER_WU, 1, 150, 1, 2, 128, 64, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16},
-    {"f16, lower, steep", HOPPER_WU, 2, 65, 1, 1, 64, 128, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16,
-     .gates = WD_GATES_STEEP, .A_is_lower = true},
 
     {"bf16, packed", HOPPER_O, 1, 150, 1, 2, 128, 64, 3, .data = WD_BF16, .A = WD_BF16, .out = WD_BF16},
     {"f16, steep", HOPPER_O, 2, 65, 1, 1, 64, 128, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16,
@@ -177,8 +174,7 @@ static const struct wd_op *call(const struct shape *s, union args *a)
         return &wd_op_gdn_prepare;
     }
     *a = (union args){.wu = {sizeof a->wu, SIZES(s), .k.dtype = s->data, .v.dtype = s->data, .A.dtype = s->A,
-                             .w.dtype = s->out, .u.dtype = s->variant == HOPPER_WU ? s->out : WD_DTYPE_DEFAULT,
-                             .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
+                             .w.dtype = s->out, .math = s->math, .A_is_lower = s->A_is_lower, OFFSETS(s)}};
     return &wd_op_recompute_w_u;
 }
 
@@ -298,12 +294,6 @@ static void mma__gdn_forward__matches_reference(void **unused)
 {
     (void)unused;
     check_all(WHOLE);
-}
-
-static void mma__recompute_w_u_on_hopper__matches_reference(void **unused)
-{
-    (void)unused;
-    check_hopper(HOPPER_WU);
 }
 
 static void mma__chunk_fwd_o_on_hopper__matches_reference(void **unused)
@@ -496,7 +486,6 @@ int main(void)
         cmocka_unit_test(mma__chunk_fwd_o__matches_reference),
         cmocka_unit_test(mma__halves_of_gdn_forward__are_not_measured), /* first: later their plans are made */
         cmocka_unit_test(mma__gdn_forward__matches_reference),
-        cmocka_unit_test(mma__recompute_w_u_on_hopper__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_o_on_hopper__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_h_on_hopper__matches_reference),
         cmocka_unit_test(mma__chunk_fwd_h_in_f32_on_hopper__matches_reference),
