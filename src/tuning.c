@@ -257,28 +257,23 @@ static size_t choose_records(const struct wd_tuning *tuning, const struct wd_rec
 size_t wd_tuning_models(const struct wd_caps *caps, const struct wd_problem *p, struct wd_choice *choice, size_t room,
                         struct wd_text *refusals)
 {
-    struct wd_choice next, held = {.variant = NULL}; /* which yields to the next that serves */
-    size_t n = 0;
+    struct wd_choice next;
+    size_t n = 0, held = 0; /* the last `held` yield to the next that serves */
     for (const struct wd_variant *const *v = p->op->variants; *v && n < room; v++) {
         if (!wd_tuning_model(caps, p, *v, &next)) {
             if (refusals)
                 wd_text_add(refusals, "%s: %s\n", (*v)->name, next.reason);
             continue;
         }
-        if (!held.variant && (*v)->yields && (*v)->yields(caps, p)) {
-            if (refusals)
-                wd_text_add(refusals, "%s: the next is likely to be faster here\n", (*v)->name);
-            held = next;
-            continue;
-        }
-        choice[n++] = next;
-        if (held.variant && n < room) {
-            choice[n++] = held;
-            held.variant = NULL;
-        }
+        const bool yields = (*v)->yields && (*v)->yields(caps, p);
+        if (yields && refusals)
+            wd_text_add(refusals, "%s: the next is likely to be faster here\n", (*v)->name);
+        const size_t place = yields ? n : n - held;
+        memmove(choice + place + 1, choice + place, (n - place) * sizeof *choice);
+        choice[place] = next;
+        held = yields ? held + 1 : 0;
+        n++;
     }
-    if (held.variant && n < room)
-        choice[n++] = held;
     return n;
 }
 
