@@ -49,7 +49,7 @@
 #define MMA_TYPE T_K
 #define MMA_MATH MATH
 #include "common.cl"
-#include "gdn_walk.cl"
+#include "gdn_walk_fetch.cl"
 
 #define ITEMS (32 * WV * WK)
 #define K_LINES MMA_LINES(K)
@@ -74,8 +74,6 @@
 /* Token of own float4 n, from the item's first: of .x and .z; .y and .w are 4 * MMA_CHUNK later. */
 #define TOKEN(n) ((n) / MMA_CHUNK * MMA_LINE + (n) % MMA_CHUNK)
 
-/* The state's pairs of neighbouring columns: DO(p, x, y) for each, where p is its place in a [K][V] whose rows are
- * `step` elements apart and whose row 0 is at `base`. */
 #define FOR_STATE(DO, base, step)                                                                                      \
     MMA_UNROLL                                                                                                         \
     for (uint l = 0; l < OWN; l++) {                                                                                   \
@@ -88,13 +86,6 @@
                 DO((base) + place * (step) + column + high * (step), state[l][j].y, state[l][j].w);                    \
         }                                                                                                              \
     }
-#define STORE_H(p, x, y) CAT(mma_store2_, T_H)(p, x, y)
-#define STORE_STATE(p, x, y) mma_store2_f32(p, x, y)
-#define LOAD_STATE(p, x_, y_)                                                                                          \
-    do {                                                                                                               \
-        const float2 pair = *(__global const float2 *)(p);                                                             \
-        x_ = pair.x, y_ = pair.y;                                                                                      \
-    } while (0)
 
 /* Stores the warp's tokens of a chunk, transposed: to its first token and the item's columns at p. */
 #define STORE_TOKENS(T, p, pitch, sums, rows)                                                                          \
@@ -129,14 +120,9 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 #endif
 }
 
-/* ---- How chunks come ----
- *
- * What a chunk begins with, w, q, u and scales or gates, and what it ends with, k and P, come apart, the first half of
- * STAGES chunks ahead, the second of one less. From sm_90 on further warps fetch (APART), as soon as a place is free,
- * which RELEASE says: a single item where tiles come whole, else four warps copy rows. Elsewhere all items copy at
- * those points. AWAIT waits for what came or for what this item copied; then comes SYNC. */
-#define APART MMA_BULK
-#define FETCHERS (FORWARD ? MMA_WARP : 4 * MMA_WARP) /* items */
+/* ---- How chunks come: first w, q, u and scales or gates, then k and P ---- */
+
+#define FETCHERS (FORWARD ? MMA_WARP : 4 * MMA_WARP) /* tiles come whole, so that one item is enough, or by rows */
 
 #define SCALES (2 * CHUNK + 4)                                        /* floats: q's, k's, exp(g_last) */
 
@@ -176,30 +162,6 @@ MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitc
 }
 #endif
 
-#if APART
-#define RELEASE(place)                                                                                                 \
-    if (id % MMA_WARP == 0)                                                                                            \
-    mma_arrive(&place[c % STAGES])
-#define RELEASE_FIRST(c) RELEASE(free_first)
-#define RELEASE_SECOND(c) RELEASE(free_second)
-#define AWAIT_FIRST(c) mma_await(&arrived_first[(c) % STAGES], (c) / STAGES)
-#define AWAIT_SECOND(c) mma_await(&arrived_second[(c) % STAGES], (c) / STAGES)
-#define SYNC() __asm__ volatile("bar.sync 1, %0;" ::"n"(ITEMS) : "memory")
-#else
-/* Past the last chunk nothing comes, but it counts as a copy to wait for. */
-#define FETCH(which, c)                                                                                                \
-    do {                                                                                                               \
-        if ((c) < chunks)                                                                                              \
-            COPY_##which(c, id, ITEMS);                                                                                \
-        mma_commit();                                                                                                  \
-    } while (0)
-#define RELEASE_FIRST(c) FETCH(FIRST, (c) + STAGES)
-#define RELEASE_SECOND(c)
-#define AWAIT_FIRST(c) MMA_WAIT(2 * (STAGES - 1))
-#define AWAIT_SECOND(c) MMA_WAIT(2 * (STAGES - 1))
-#define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
-#endif
-
 __kernel GROUP_SIZE(ITEMS + (APART ? FETCHERS : 0))
 #if FORWARD
 void gdn_walk_mma(IN(T_Q, q), IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_P, P), IN(f32, scales), IN(f32, initial_state),
@@ -217,7 +179,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
 #endif
     __local uint4 tile_u[STAGES][U_CHUNKS] __attribute__((aligned(16)));
 #if APART
-    __local ulong arrived_first[STAGES], arrived_second[STAGES], free_first[STAGES], free_second[STAGES];
+    FETCH_PLACES
 #endif
     __local mma_left left_s[WK > 1 ? WV : 1][K_LINES][4] __attribute__((aligned(16)));
     __local left_tokens left_v[WK > 1 ? WV : 1] __attribute__((aligned(16)));
@@ -245,40 +207,27 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
     const uint token = tile + m.col * MMA_CHUNK;                           /* the item's first token in a chunk */
 
 #if APART
-    if (id == 0) {
-        mma_places(arrived_first, STAGES, FORWARD ? 1 : FETCHERS);
-        mma_places(arrived_second, STAGES, FORWARD ? 1 : FETCHERS);
-        mma_places(free_first, STAGES, WV * WK);
-        mma_places(free_second, STAGES, WV * WK);
-    }
+    if (id == 0)
+        FETCH_INIT(FORWARD ? 1 : FETCHERS, WV * WK);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (id >= ITEMS) {
-        for (uint c = 0; (!FORWARD || id == ITEMS) && c < chunks; c++) {
-            const uint stage = c % STAGES;
-            if (c >= STAGES)
-                mma_await(&free_first[stage], c / STAGES - 1);
 #if FORWARD
+        for (uint c = 0; id == ITEMS && c < chunks; c++) {
+            const uint stage = c % STAGES;
+            FETCH_AWAIT(free_first, c);
             mma_announce(&arrived_first[stage], (2 * TILE_K + U_CHUNKS) * 16 + SCALES * 4);
             mma_bring(&arrived_first[stage], tile_w[stage], OF(w, c, hv), TILE_K * 16);
             mma_bring(&arrived_first[stage], tile_q[stage], OF(q, c, hk), TILE_K * 16);
             mma_bring(&arrived_first[stage], tile_u[stage], OF(u, c, hv) + slice * CHUNK, U_CHUNKS * 16);
             mma_bring(&arrived_first[stage], scale[stage], OF(scales, c, hv), SCALES * 4);
-#else
-            COPY_FIRST(c, id - ITEMS, FETCHERS);
-            mma_arrive_copied(&arrived_first[stage]);
-#endif
-            if (c >= STAGES)
-                mma_await(&free_second[stage], c / STAGES - 1);
-#if FORWARD
+            FETCH_AWAIT(free_second, c);
             mma_announce(&arrived_second[stage], (TILE_K + TILE_P) * 16);
             mma_bring(&arrived_second[stage], tile_k[stage], OF(k, c, hk), TILE_K * 16);
             mma_bring(&arrived_second[stage], tile_p[stage], OF(P, c, hv), TILE_P * 16);
-#else
-            COPY_SECOND(c, id - ITEMS, FETCHERS);
-            mma_arrive_copied(&arrived_second[stage]);
-#endif
         }
-        MMA_WAIT(0);
+#else
+        FETCH_ALL(id - ITEMS);
+#endif
         return;
     }
 #else
@@ -309,11 +258,9 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
 #if !FORWARD
         FOR_STATE(STORE_H, ROW3(h, b, seq.first_chunk + c, hv), (size_t)V)
 #endif
-        AWAIT_FIRST(c);
+        AWAIT(arrived_first);
         SYNC(); /* w, q and left_s are there, and no one reads k, P, left_v of the chunk before */
-#if !APART
         FETCH(SECOND, c + STAGES - 1);
-#endif
 
         float4 x[SETS * SHARE]; /* S^T @ w^T, then v_new^T, of the warp's tokens; sets one after the other */
         MMA_UNROLL
@@ -377,9 +324,10 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
         MMA_UNROLL
         for (uint i = 0; i < OWN * WIDTH; i++)
             state[i / WIDTH][i % WIDTH] *= decay;
-        AWAIT_SECOND(c);
+        AWAIT(arrived_second);
         SYNC(); /* v_new, k and P are there, and no one reads w, q and left_s any more */
-        RELEASE_FIRST(c);
+        RELEASE(free_first);
+        FETCH(FIRST, c + STAGES);
 
         MMA_UNROLL
         for (uint i = 0; i < TOKENS; i++) {
@@ -408,7 +356,7 @@ void chunk_fwd_h_mma(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, ini
         }
         STORE_TOKENS(T_O, ROW3(o, b, t + token, hv) + column, o_at.z, y, rows)
 #endif
-        RELEASE_SECOND(c);
+        RELEASE(free_second);
     }
 #if HAS_FINAL_STATE
     FOR_STATE(STORE_STATE, ROW2(final_state, s, hv), final_state_at.w)

@@ -139,6 +139,7 @@ struct mma_b {
 /* To TF32, which the engine makes of an f32 by dropping 13 bits: this factor moves the mean of what is dropped to
  * zero (it is 1 + 2^-11 / (2 ln 2)), and unlike an addition to the bits it leaves NaN alone. */
 #define MMA_ROUND 1.00035222f
+#define MMA_GIVEN (MMA_SPLIT ? 1.0f : MMA_ROUND) /* the factor of words that are to be rounded, but not split */
 #define MMA_HIGH 0xffffe000u
 
 MMA_FN struct mma_a mma_make_a(struct mma m, uint4 x)
@@ -180,13 +181,24 @@ MMA_FN struct mma_b mma_make_b(struct mma m, uint2 x)
     return b;
 }
 
+/* From words that are rounded. */
+MMA_FN struct mma_b mma_fresh_b(struct mma m, uint2 x)
+{
+#if MMA_SPLIT
+    return mma_make_b(m, x);
+#else
+    const struct mma_b b = {x};
+    return b;
+#endif
+}
+
 #define MMA_UNIT (MMA_CHUNK / 2) /* float4s of a C that make two steps of a left operand: s and s + 2, s < 2 */
 
 /* Half of such a step, rounded, from half of those float4s; `odd`: of step s + 2. */
 MMA_FN uint2 mma_half(const float4 *c, bool odd)
 {
 #if MMA_WIDE
-    return as_uint2((odd ? c[0].yw : c[0].xz) * (MMA_SPLIT ? 1 : MMA_ROUND));
+    return as_uint2((odd ? c[0].yw : c[0].xz) * MMA_GIVEN);
 #else
     return odd ? (uint2)(CAT(mma_pack_, MMA_TYPE)(c[0].y, c[1].y), CAT(mma_pack_, MMA_TYPE)(c[0].w, c[1].w))
                : (uint2)(CAT(mma_pack_, MMA_TYPE)(c[0].x, c[1].x), CAT(mma_pack_, MMA_TYPE)(c[0].z, c[1].z));

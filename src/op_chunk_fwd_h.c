@@ -147,9 +147,14 @@ static const struct wd_variant plain = {
     .grid = plain_grid,
 };
 
-static const struct wd_variant *const variants[] = {
-    &cpu, &wd_variant_chunk_fwd_h_wgmma, &wd_variant_chunk_fwd_h_tf32, &wd_variant_chunk_fwd_h_mma, &tile, &plain,
-    NULL};
+static const struct wd_variant *const variants[] = {&cpu,
+                                                    &wd_variant_chunk_fwd_h_wgmma,
+                                                    &wd_variant_chunk_fwd_h_narrow,
+                                                    &wd_variant_chunk_fwd_h_tf32,
+                                                    &wd_variant_chunk_fwd_h_mma,
+                                                    &tile,
+                                                    &plain,
+                                                    NULL};
 
 const struct wd_op wd_op_chunk_fwd_h = {
     .id = WD_OP_CHUNK_FWD_H,

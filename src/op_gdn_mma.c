@@ -322,6 +322,69 @@ static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int 
     wd_walk_model(caps, p, &h_walk, param);
 }
 
+/* Groups of 8 columns, for f32. */
+enum { NARROW = 8, NARROW_STAGES = 0 };
+
+static const struct wd_param narrow_params[] = {
+    [NARROW_STAGES] = {"stages", (const int[]){1, 2, 3, 0}},
+    {NULL, NULL},
+};
+
+static bool narrow_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
+{
+    const size_t size = size_of(p, FWDH_k), stage = wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_K], size);
+    return (size_t)param[NARROW_STAGES] * 2 * (stage + 2 * sizeof(cl_ulong)) +
+               wd_mma_tile(NARROW, p->dim[GDN_K], size) + wd_mma_tile(NARROW, WD_GDN_CHUNK, size) <=
+           caps->local_bytes;
+}
+
+static const char *narrow_refuse(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    const char *why = wd_mma_refuse(caps, p, (const size_t[]){FWDH_k, FWDH_w}, 2);
+    if (why)
+        return why;
+    if (size_of(p, FWDH_k) != sizeof(float) || p->tensor[FWDH_u].dtype != WD_F32)
+        return "k, w and u must be f32";
+    if (p->dim[GDN_K] != 64 && p->dim[GDN_K] != 128 && p->dim[GDN_K] != 256)
+        return "K must be 64, 128 or 256";
+    return narrow_valid(caps, p, (const int[]){1}) ? NULL : "needs local memory for a chunk";
+}
+
+static size_t narrow_groups(const struct wd_problem *p)
+{
+    return p->dim[GDN_SEQ] * p->dim[GDN_HV] * (p->dim[GDN_V] / NARROW);
+}
+
+static bool narrow_yields(const struct wd_caps *caps, const struct wd_problem *p)
+{
+    return narrow_groups(p) > caps->compute_units;
+}
+
+static void narrow_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
+{
+    param[NARROW_STAGES] = 2;
+    if (!narrow_valid(caps, p, param))
+        param[NARROW_STAGES] = 1;
+}
+
+static void narrow_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
+{
+    (void)param;
+    wd_gdn_grid(g, caps->sm < 90 ? ITEMS : 2 * ITEMS, narrow_groups(p)); /* half of the latter fetch */
+}
+
+const struct wd_variant wd_variant_chunk_fwd_h_narrow = {
+    .name = "mma_narrow",
+    .file = "chunk_fwd_h_narrow.cl",
+    .kernel = "chunk_fwd_h_narrow",
+    .params = narrow_params,
+    .refuse = narrow_refuse,
+    .yields = narrow_yields,
+    .model = narrow_model,
+    .valid = narrow_valid,
+    .grid = narrow_grid,
+};
+
 const struct wd_variant wd_variant_chunk_fwd_h_mma = {
     .name = "mma",
     .file = "gdn_walk_mma.cl",

@@ -7,8 +7,8 @@
 
 extern const struct wd_variant wd_variant_gdn_prepare_mma, wd_variant_recompute_w_u_mma,
     wd_variant_recompute_w_u_mma_steps, wd_variant_chunk_fwd_o_wgmma, wd_variant_chunk_fwd_h_mma,
-    wd_variant_chunk_fwd_h_tf32, wd_variant_chunk_fwd_h_wgmma, wd_variant_chunk_fwd_o_mma, wd_variant_gdn_forward_mma,
-    wd_variant_gdn_forward_wgmma;
+    wd_variant_chunk_fwd_h_narrow, wd_variant_chunk_fwd_h_tf32, wd_variant_chunk_fwd_h_wgmma,
+    wd_variant_chunk_fwd_o_mma, wd_variant_gdn_forward_mma, wd_variant_gdn_forward_wgmma;
 
 /* Operations that are halves of gdn_forward: numbers that wd_op_id will not reach. */
 enum { WD_OP_GDN_LOCAL = 200, WD_OP_GDN_WALK, WD_OP_GDN_INTRA, WD_OP_GDN_WALK_WGMMA };

@@ -32,6 +32,7 @@ struct shape {
 #define STEPS     &wd_variant_recompute_w_u_mma_steps
 #define WU        &wd_variant_recompute_w_u_mma
 #define FWD_H     &wd_variant_chunk_fwd_h_mma
+#define EIGHT     &wd_variant_chunk_fwd_h_narrow
 #define FWD_O     &wd_variant_chunk_fwd_o_mma
 #define WHOLE     &wd_variant_gdn_forward_mma
 #define PREP      &wd_variant_gdn_prepare_mma
@@ -56,6 +57,12 @@ static const struct shape shapes[] = {
      .param = {1, 1, 2}},
     {"bf16, f32 h, packed", FWD_H, 1, 150, 1, 1, 128, 32, 3, .data = WD_BF16, .out = WD_BF16, .states = true,
      .param = {2, 4, 3}},
+    {"short last chunk", EIGHT, 1, 130, 1, 2, 64, 32, 0, .states = true, .param = {1}},
+    {"steep, two at a time", EIGHT, 2, 70, 1, 1, 128, 16, 0, .gates = WD_GATES_STEEP, .states = true, .param = {2}},
+    {"TF32, packed, gates in two floats", EIGHT, 1, 150, 2, 2, 128, 16, 3, .math = WD_MATH_TF32, .sums = WD_F32X2,
+     .states = true, .empty = true, .param = {2}},
+    {"TF32, three at a time", EIGHT, 1, 300, 1, 1, 64, 16, 0, .math = WD_MATH_TF32, .param = {3}},
+    {"widest, bf16 h", EIGHT, 1, 65, 1, 1, 256, 16, 0, .A = WD_BF16, .states = true, .param = {1}},
     {"f16, padded line", FWD_H, 1, 65, 1, 1, 48, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .param = {1, 2, 1}},
 
     {"short last chunk", FWD_O, 1, 100, 1, 2, 32, 64, 0, .param = {2, 1}},
@@ -129,7 +136,7 @@ union args {
 
 static const struct wd_op *call(const struct shape *s, union args *a)
 {
-    if (s->variant == FWD_H || s->variant == HOPPER_H || s->variant == HOPPER_HF) {
+    if (s->variant == FWD_H || s->variant == EIGHT || s->variant == HOPPER_H || s->variant == HOPPER_HF) {
         *a = (union args){.h = {sizeof a->h, SIZES(s), .k.dtype = s->data, .w.dtype = s->data, .u.dtype = s->out,
                                 .g.dtype = s->sums, .h.dtype = s->A, .v_new.dtype = s->out,
                                 .initial_state = GIVEN(s->states), .final_state = GIVEN(s->states), .math = s->math,
@@ -282,6 +289,7 @@ static void mma__chunk_fwd_h__matches_reference(void **unused)
 {
     (void)unused;
     check_all(FWD_H);
+    check_all(EIGHT);
 }
 
 static void mma__chunk_fwd_o__matches_reference(void **unused)
@@ -437,15 +445,26 @@ static void mma__chunk_fwd_h_in_f32__takes_the_engine_that_has_groups(void **unu
     engine.local_bytes = 227 * 1024;
     engine.max_group = engine.max_local[0] = 1024;
     engine.compute_units = 132;
-    for (size_t heads = 16; heads <= 17; heads++) {
+    static const struct {
+        size_t heads;
+        const struct wd_variant *first, *second, *third;
+    } cases[] = {
+        {8, EIGHT, FWD_H, HOPPER_HF},
+        {9, FWD_H, EIGHT, HOPPER_HF},
+        {16, FWD_H, EIGHT, HOPPER_HF},
+        {17, HOPPER_HF, EIGHT, FWD_H},
+    };
+    for (size_t i = 0; i < WD_COUNT(cases); i++) {
+        const size_t heads = cases[i].heads;
         const struct shape s = {.variant = HOPPER_HF, .B = 1, .T = 70, .H = heads, .HV = heads, .K = 128, .V = 128};
         struct wd_choice choice[WD_MAX_CHOICES];
         struct wd_problem p;
         union args args;
         assert_int_equal(wd_op_check(call(&s, &args), &args, false, &p), WD_OK);
         assert_true(wd_tuning_choices(&tuning, &p, choice, NULL) > 2);
-        assert_ptr_equal(choice[0].variant, heads == 16 ? FWD_H : HOPPER_HF);
-        assert_ptr_equal(choice[1].variant, heads == 16 ? HOPPER_HF : FWD_H);
+        assert_ptr_equal(choice[0].variant, cases[i].first);
+        assert_ptr_equal(choice[1].variant, cases[i].second);
+        assert_ptr_equal(choice[2].variant, cases[i].third);
         struct wd_search search; /* the tuner's idea of what the model chooses */
         assert_int_equal(wd_search_init(&search, &engine, &p), WD_OK);
         assert_ptr_equal(wd_search_choice(&search, 0).variant, choice[0].variant);
