@@ -24,8 +24,8 @@
  * How the depth of a product is numbered is no one's business as long as A and X agree. A step's eight words of depth
  * are here words 2i and 2i+1 of one chunk of each of four items, so that every access, A's and C's too, is 16 bytes
  * wide and the words of X^T stand in registers as the instruction wants them. Chunks of a tile change places within
- * their line, otherwise every MMA_CHUNK rows, so that no way to read it meets a bank twice, and rows still lie as
- * they do in memory: NVIDIA's copies take up to four times as long where they are moved by less than a line.
+ * their line, by another number every MMA_CHUNK rows, so that no way to read it meets a bank twice. To skip a chunk now
+ * and then would do too; but NVIDIA's copies take up to four times as long where they move rows by less than a line.
  *
  * MMA_TYPE says what the operands are (f32 f16 bf16), MMA_MATH how f32 is multiplied:
  *   0  as f32: each factor is split in two TF32 numbers, x = hi + lo exactly in 24 bits, and hi*hi + hi*lo + lo*hi

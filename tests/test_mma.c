@@ -61,6 +61,7 @@ static const struct shape shapes[] = {
     {"steep, two at a time", EIGHT, 2, 70, 1, 1, 128, 16, 0, .gates = WD_GATES_STEEP, .states = true, .param = {2}},
     {"TF32, packed, gates in two floats", EIGHT, 1, 150, 2, 2, 128, 16, 3, .math = WD_MATH_TF32, .sums = WD_F32X2,
      .states = true, .empty = true, .param = {2}},
+    {"views, shared k", EIGHT, 2, 70, 1, 2, 64, 32, 0, .states = true, .pad = 8, .param = {1}},
     {"TF32, three at a time", EIGHT, 1, 300, 1, 1, 64, 16, 0, .math = WD_MATH_TF32, .param = {3}},
     {"widest, bf16 h", EIGHT, 1, 65, 1, 1, 256, 16, 0, .A = WD_BF16, .states = true, .param = {1}},
     {"f16, padded line", FWD_H, 1, 65, 1, 1, 48, 48, 0, .data = WD_F16, .A = WD_F16, .out = WD_F16, .param = {1, 2, 1}},
