@@ -139,8 +139,8 @@ struct wd_variant {
     const struct wd_param *params; /* ended by a NULL name; NULL: none */
     /** Why it cannot serve this problem on this device (static text), or NULL. */
     const char *(*refuse)(const struct wd_caps *caps, const struct wd_problem *p);
-    /** Is the next in its operation's list that serves, and does not yield itself, likely to be faster here? Then it goes
-     *  behind that. NULL: no. */
+    /** Is the next in its operation's list that serves, and does not yield itself, likely to be faster here? Then it
+     * goes behind that. NULL: no. */
     bool (*yields)(const struct wd_caps *caps, const struct wd_problem *p);
     /** Parameters from the device's limits. NULL with no params. */
     void (*model)(const struct wd_caps *caps, const struct wd_problem *p, int *param);
