@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "convert.h"
@@ -46,6 +47,28 @@ static void lay_out(struct wd_trial *t, size_t i, const struct wd_trial_options 
 static wd_status no_memory(void)
 {
     return wd_fail(WD_ENOMEM, "trial: host memory is exhausted");
+}
+
+/* Memory is handed out before it is there: a process that asks for too much would not be told, but ended. */
+static wd_status check_room(const struct wd_trial *t, const struct wd_trial_options *o)
+{
+    double device = 0, host = 0;
+    for (size_t i = 0; i < t->p.op->num_tensors; i++)
+        if (t->p.tensor[i].present) {
+            const double elements = (double)wd_tensor_elements(&t->p, i);
+            const double bytes = elements * (double)wd_dtype_size(t->p.tensor[i].dtype);
+            device += bytes;
+            host += bytes + (o->like ? 0 : elements * sizeof(double)); /* the image; values, or what they should be */
+        }
+    const double device_has = (double)t->ctx->caps.global_bytes;
+    const double host_has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (device > device_has)
+        return wd_fail(WD_ENOMEM, "trial: the tensors are %.4g GB, and the device has %.4g GB of memory", device * 1e-9,
+                       device_has * 1e-9);
+    if (host > host_has)
+        return wd_fail(WD_ENOMEM, "trial: checking needs %.4g GB on the host, which has %.4g GB of memory", host * 1e-9,
+                       host_has * 1e-9);
+    return WD_OK;
 }
 
 /* Does input i repeat another trial's? Indices mean something in their own shape alone. */
@@ -193,7 +216,7 @@ wd_status wd_trial_create(struct wd_context *ctx, const struct wd_problem *p, co
     t->p = *p;
     wd_op_args(p, t->args.byte);
     wd_status st = use_queue(t, options->queue);
-    if (st || (st = fill_inputs(t, options)) || (st = make_buffers(t, options)) ||
+    if (st || (st = check_room(t, options)) || (st = fill_inputs(t, options)) || (st = make_buffers(t, options)) ||
         (st = wd_op_check(p->op, &t->args, true, &t->p))) {
         wd_trial_destroy(t);
         return st;

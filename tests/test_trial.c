@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context.h"
 #include "convert.h"
 #include "dims.h"
 #include "status.h"
@@ -205,6 +206,20 @@ static void check__a_right_device__ok(void **state)
         }
 }
 
+static void create__more_than_the_device_has__refused_before_it_is_made(void **state)
+{
+    (void)state;
+    struct wd_problem p;
+    struct wd_trial *t;
+    const struct wd_trial_options options = {.seed = 7};
+    wd_fp8_quant_args args = {.struct_size = sizeof args, .hidden = 65536};
+    args.tokens = (size_t)(ctx->caps.global_bytes / 65536);
+    assert_int_equal(wd_op_check(&wd_op_fp8_quant, &args, false, &p), WD_OK);
+    assert_int_equal(wd_trial_create(ctx, &p, &options, &t), WD_ENOMEM);
+    assert_null(t);
+    assert_non_null(strstr(wd_last_error(), "GB of memory"));
+}
+
 struct fault_case {
     const char *name;
     const struct wd_op *op;
@@ -293,6 +308,7 @@ int main(void)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(check__a_right_device__ok),
         cmocka_unit_test(reset__after_an_in_place_operation__repeats),
+        cmocka_unit_test(create__more_than_the_device_has__refused_before_it_is_made),
         cmocka_unit_test(edit__a_special_value__reaches_device_and_reference),
     };
     struct CMUnitTest wrong[FAULTS] = {{0}};
