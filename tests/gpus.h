@@ -126,10 +126,11 @@ static const struct gpu {
 /* The first variant that fits, as wd_tuning_choices() has it without records. */
 static inline bool gpu_choice(const struct wd_caps *caps, const struct wd_problem *p, struct wd_choice *choice)
 {
-    for (size_t i = 0; p->op->variants[i]; i++)
-        if (wd_tuning_model(caps, p, p->op->variants[i], choice))
-            return true;
-    return false;
+    struct wd_choice all[WD_MAX_CHOICES];
+    if (!wd_tuning_models(caps, p, all, WD_MAX_CHOICES, NULL))
+        return false;
+    *choice = all[0];
+    return true;
 }
 
 #endif
