@@ -10,8 +10,8 @@
  *           fetch; groups of one head are neighbours, as they read the same w and k.
  * How       w and k^T are left operands as their rows lie in local memory, S and v_new right ones, through local memory
  *           too. A warp makes v_new of 16 tokens, of which it has every fourth, and keeps K/4 rows of S as sums.
- * Traffic   u, h and v_new once, w and k once for each 8 columns, mostly from cache. Local: STAGES * 64 rows of w and
- *           k, 8 columns of S and of v_new.
+ * Traffic   u, h and v_new once, w and k once for each 8 columns, mostly from cache. Local: STAGES * 64 rows of w, k
+ *           and u, 8 columns of S and of v_new.
  * Numerics  mma.cl's; the state is f32, but rounded as an operand. Sums are of 16 products at most before they are
  *           added as f32. Rows past a short chunk's end count as zero.
  */
@@ -47,7 +47,12 @@
 
 #define COPY_ROWS(tile, x, c, head, id, items)                                                                         \
     mma_copy_rows(tile[(c) % STAGES], K_LINES, K_LINES, CHUNK, AT(x, c, head), x##_at.z, ROWS_OF(c), K, id, items)
-#define COPY_FIRST(c, id, items) COPY_ROWS(tile_w, w, c, hv, id, items)
+#define COPY_FIRST(c, id, items)                                                                                       \
+    do {                                                                                                               \
+        COPY_ROWS(tile_w, w, c, hv, id, items);                                                                        \
+        copy_u(tile_u[(c) % STAGES], AT(u, c, hv) + slice, u_at.z, ROWS_OF(c), 1, WIDTH, id, items);                   \
+        copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id, items); \
+    } while (0)
 #define COPY_SECOND(c, id, items) COPY_ROWS(tile_k, k, c, hk, id, items)
 
 /* A right operand in local memory, transposed: WIDTH rows of `lines` lines. Chunks change places so that neither a row
@@ -71,29 +76,14 @@
 #define IN_CHUNK (m.row % 2)
 #endif
 
-/* What an item needs of a chunk beside w and k: u of its two tokens, and gates. Loaded a chunk ahead. */
-struct part {
-    float2 u[2];
-    ELEM(T_G) g[2], last;
-};
-#define LOAD_PART(to, c)                                                                                               \
-    do {                                                                                                               \
-        const uint last_ = ROWS_OF(c) - 1, row_[2] = {min(token, last_), min(token + CHUNK / 2, last_)};               \
-        __global const ELEM(T_G) *gates_ = ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv;                              \
-        MMA_UNROLL                                                                                                     \
-        for (uint i_ = 0; i_ < 2; i_++) {                                                                              \
-            (to).u[i_] = *(__global const float2 *)(AT(u, c, hv) + row_[i_] * u_at.z + column);                        \
-            (to).g[i_] = gates_[row_[i_] * g_at.z];                                                                    \
-        }                                                                                                              \
-        (to).last = gates_[last_ * g_at.z];                                                                            \
-    } while (0)
-
 __kernel GROUP_SIZE(ITEMS + (APART ? FETCHERS : 0))
 void chunk_fwd_h_narrow(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, initial_state), IN(i32, cu_seqlens),
                         OUT(T_H, h), OUT(T_V_NEW, v_new), OUT(f32, final_state), GDN_SIZES)
 {
     __local uint4 tile_w[STAGES][MMA_TILE(CHUNK, K_LINES)] MMA_TILE_ALIGNED;
     __local uint4 tile_k[STAGES][MMA_TILE(CHUNK, K_LINES)] MMA_TILE_ALIGNED;
+    __local uint4 tile_u[STAGES][CHUNK * WIDTH / 4] __attribute__((aligned(16)));
+    __local ELEM(T_G) gates[STAGES][CHUNK] __attribute__((aligned(16)));
     __local uint4 columns_s[WIDTH * K_LINES * 8] MMA_TILE_ALIGNED, columns_v[WIDTH * TOKENS * 8] MMA_TILE_ALIGNED;
 #if APART
     FETCH_PLACES
@@ -108,9 +98,10 @@ void chunk_fwd_h_narrow(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, 
     const uint chunks = (uint)((seq.end - seq.begin + CHUNK - 1) / CHUNK);
     const uint last_rows = (uint)(seq.end - seq.begin) - (chunks - 1) * CHUNK;
 
-    const uint column = group % slices * WIDTH + 2 * m.col; /* this item's columns: it and the next */
-    const uint token = m.pick * MMA_CHUNK + warp;           /* its tokens in a chunk: it and CHUNK / 2 later */
-    const uint row_of_s = warp * OWN + m.row * NEIGHBOURS;  /* its first row of S */
+    const uint slice = group % slices * WIDTH;             /* the group's first column */
+    const uint column = slice + 2 * m.col;                 /* this item's columns: it and the next */
+    const uint token = m.pick * MMA_CHUNK + warp;          /* its tokens in a chunk: it and CHUNK / 2 later */
+    const uint row_of_s = warp * OWN + m.row * NEIGHBOURS; /* its first row of S */
 
 #if APART
     if (id == 0)
@@ -136,16 +127,10 @@ void chunk_fwd_h_narrow(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, 
 #if HAS_INITIAL_STATE
     FOR_STATE(LOAD_STATE, ROW2(initial_state, s, hv), initial_state_at.w)
 #endif
-    struct part next;
-    if (chunks > 0)
-        LOAD_PART(next, 0);
     MMA_LOOP
     for (uint c = 0; c < chunks; c++) {
         const uint rows = ROWS_OF(c);
         const ulong t = seq.begin + (ulong)c * CHUNK;
-        const struct part now = next;
-        if (c + 1 < chunks)
-            LOAD_PART(next, c + 1);
 
         /* S as a right operand. */
         MMA_UNROLL
@@ -188,15 +173,19 @@ void chunk_fwd_h_narrow(IN(T_K, k), IN(T_W, w), IN(T_U, u), IN(T_G, g), IN(f32, 
         MMA_UNROLL
         for (uint l = 1; l < K_LINES * 2; l++)
             x[0] += x[l];
-        float4 v = (float4)(now.u[0], now.u[1]) - x[0]; /* v_new of two tokens, then a right operand */
+        __local const float2 *of_u = (__local const float2 *)tile_u[c % STAGES] + token * (WIDTH / 2) + m.col;
+        /* v_new of two tokens, then a right operand */
+        float4 v = (float4)(of_u[0], of_u[CHUNK / 2 * (WIDTH / 2)]) - x[0];
         __global ELEM(T_V_NEW) *to = ROW3(v_new, b, t + token, hv) + column;
         if (token < rows)
             CAT(mma_store2_, T_V_NEW)(to, v.x, v.y);
         if (token + CHUNK / 2 < rows)
             CAT(mma_store2_, T_V_NEW)(to + CHUNK / 2 * v_new_at.z, v.z, v.w);
-        const float decay = mma_exp(GATE_SUM(now.last));
-        v.xy *= mma_exp(GATE_SUM(now.last - now.g[0])) * MMA_GIVEN;
-        v.zw *= mma_exp(GATE_SUM(now.last - now.g[1])) * MMA_GIVEN;
+        __local const ELEM(T_G) *gate = gates[c % STAGES];
+        const ELEM(T_G) last = gate[rows - 1];
+        const float decay = mma_exp(GATE_SUM(last));
+        v.xy *= mma_exp(GATE_SUM(last - gate[token])) * MMA_GIVEN;
+        v.zw *= mma_exp(GATE_SUM(last - gate[token + CHUNK / 2])) * MMA_GIVEN;
         __local float *even = (__local float *)&columns_v[COLUMN(2 * m.col, m.pick, TOKENS)] + warp;
         __local float *odd = (__local float *)&columns_v[COLUMN(2 * m.col + 1, m.pick, TOKENS)] + warp;
         even[0] = v.x, even[MMA_LINE] = v.z;

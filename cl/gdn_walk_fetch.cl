@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How chunks come to the walks on mma.sync, and how a state comes and goes.
+ * How chunks come to the walks on mma.sync, u among them, and how a state comes and goes.
  *
  * What a chunk begins with and what it ends with come apart, as the kernel's COPY_FIRST(c, id, items) and COPY_SECOND
  * bring them: the first half of STAGES chunks ahead, the second of one less. From sm_90 on FETCHERS further items fetch
@@ -11,6 +11,10 @@
 #define WD_GDN_WALK_FETCH
 
 #include "gdn_walk.cl"
+
+#ifndef T_U
+#define T_U f32
+#endif
 
 #define APART MMA_BULK
 
@@ -59,6 +63,20 @@
 #define AWAIT(place) MMA_WAIT(2 * (STAGES - 1))
 #define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
+
+/* `strips` times `columns` neighbouring columns of u: as [strips][64][columns]. Past the end the last of `rows`, which
+ * meets zeros in k. */
+MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitch, uint rows, uint strips, uint columns,
+                   uint id, uint items)
+{
+    const uint each = 16 / CAT(MMA_SIZE_, T_U), across = columns / each, strip = CHUNK * across;
+    for (uint first = 0; first < strips * strip; first += items) {
+        const uint i = first + id;
+        if (i < strips * strip)
+            mma_copy(true, to + i,
+                     from + min(i / across % CHUNK, rows - 1) * pitch + i / strip * columns + i % across * each);
+    }
+}
 
 /* A kernel's FOR_STATE(DO, base, step) does DO(p, x, y) for each pair of neighbouring columns of what an item has of a
  * state, where p is its place in a [K][V] whose rows are `step` elements apart and whose row 0 is at `base`. */

@@ -146,20 +146,10 @@ MMA_FN void take_line(struct mma m, struct mma_a a[4], __local const mma_left *l
 #define COPY_FIRST(c, id, items)                                                                                       \
     do {                                                                                                               \
         COPY_ROWS(tile_w, w, c, hv, id, items);                                                                        \
-        copy_u(tile_u[(c) % STAGES], AT(u, c, hv) + slice, u_at.z, ROWS_OF(c), id, items);                             \
+        copy_u(tile_u[(c) % STAGES], AT(u, c, hv) + slice, u_at.z, ROWS_OF(c), WV, 16, id, items);                             \
         copy_gates(gates[(c) % STAGES], ROW2(g, b, seq.begin + (ulong)(c)*CHUNK) + hv, g_at.z, ROWS_OF(c), id, items); \
     } while (0)
 #define COPY_SECOND(c, id, items) COPY_ROWS(tile_k, k, c, hk, id, items)
-
-/* Columns `slice` and on of u, 16 to a warp: as [WV][64][16]. Past the end the last row, which meets zeros in k. */
-MMA_FN void copy_u(__local uint4 *to, __global const ELEM(T_U) *from, ulong pitch, uint rows, uint id, uint items)
-{
-    for (uint first = 0; first < U_CHUNKS; first += items) {
-        const uint i = first + id, strip = i / (CHUNK * SIZE_U), row = i / SIZE_U % CHUNK, at = i % SIZE_U;
-        if (i < U_CHUNKS)
-            mma_copy(true, to + i, from + min(row, rows - 1) * pitch + strip * 16 + at * (16 / SIZE_U));
-    }
-}
 #endif
 
 __kernel GROUP_SIZE(ITEMS + (APART ? FETCHERS : 0))

@@ -326,14 +326,15 @@ static void h_model(const struct wd_caps *caps, const struct wd_problem *p, int 
 enum { NARROW = 8, NARROW_STAGES = 0 };
 
 static const struct wd_param narrow_params[] = {
-    [NARROW_STAGES] = {"stages", (const int[]){1, 2, 3, 0}},
+    [NARROW_STAGES] = {"stages", (const int[]){1, 2, 3, 4, 0}},
     {NULL, NULL},
 };
 
 static bool narrow_valid(const struct wd_caps *caps, const struct wd_problem *p, const int *param)
 {
     const size_t size = size_of(p, FWDH_k), stage = wd_mma_tile(WD_GDN_CHUNK, p->dim[GDN_K], size);
-    return (size_t)param[NARROW_STAGES] * 2 * (stage + 2 * sizeof(cl_ulong)) +
+    const size_t u = WD_GDN_CHUNK * (NARROW * sizeof(float) + wd_dtype_size(p->tensor[FWDH_g].dtype));
+    return (size_t)param[NARROW_STAGES] * (2 * (stage + 2 * sizeof(cl_ulong)) + u) +
                wd_mma_tile(NARROW, p->dim[GDN_K], size) + wd_mma_tile(NARROW, WD_GDN_CHUNK, size) <=
            caps->local_bytes;
 }
@@ -362,9 +363,9 @@ static bool narrow_yields(const struct wd_caps *caps, const struct wd_problem *p
 
 static void narrow_model(const struct wd_caps *caps, const struct wd_problem *p, int *param)
 {
-    param[NARROW_STAGES] = 2;
-    if (!narrow_valid(caps, p, param))
-        param[NARROW_STAGES] = 1;
+    param[NARROW_STAGES] = p->dim[GDN_K] <= 64 ? 3 : 2; /* one chunk of 64 columns does not cover a fetch */
+    while (param[NARROW_STAGES] > 1 && !narrow_valid(caps, p, param))
+        param[NARROW_STAGES]--;
 }
 
 static void narrow_grid(const struct wd_caps *caps, const struct wd_problem *p, const int *param, struct wd_grid *g)
