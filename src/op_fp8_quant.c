@@ -142,7 +142,8 @@ static bool gpu_valid(const struct wd_caps *caps, const struct wd_problem *p, co
 {
     const size_t held = vectors_held(p, param) * (size_t)(param[GPU_WIDTH] * param[GPU_INFLIGHT]);
     return held && held <= wd_stream_held(caps, MAX_HELD) && param[GPU_LOCAL] % param[GPU_LANES] == 0 &&
-           (size_t)(param[GPU_LOCAL] * param[GPU_INFLIGHT]) * sizeof(cl_uint) <= caps->local_bytes;
+           (size_t)((param[GPU_LOCAL] + param[GPU_LOCAL] / param[GPU_LANES]) * param[GPU_INFLIGHT]) * sizeof(cl_uint) <=
+               caps->local_bytes;
 }
 
 enum { MOVED = 96 }; /* bytes in and out that pay for what an item does once a group: its place, the scale */
